@@ -91,7 +91,12 @@ impl Counters {
         }
     }
 
-    /// Where wear waits for the next fence, if it may.
+    /// Bytes of memory that they take beside themselves.
+    pub fn memory_bytes(&self) -> u64 {
+        self.pending.memory_bytes()
+    }
+
+    /// Where wear waits, if it may.
     #[inline]
     pub(crate) fn pending(&self) -> Option<&Pending> {
         self.exclusive.then_some(&self.pending)

@@ -147,6 +147,11 @@ impl Pending {
         Ok(Self { staying, ..Self::none() })
     }
 
+    /// Bytes of memory that the places take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        (self.staying.capacity() * size_of::<Stored>()) as u64
+    }
+
     #[inline]
     fn hold(&self, wear: &Wear, region: u64, bytes: u64) {
         let place = region as usize & self.staying.len().wrapping_sub(1);

@@ -40,7 +40,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 + waiting_bytes
                 + self.store.snapshots.memory_bytes(),
             tables: self.store.table.memory_bytes() + self.store.sectors.memory_bytes(),
-            wear: self.store.door.wear().memory_bytes(),
+            wear: self.store.wear_bytes(),
             inodes: self.nodes.standing_bytes() + self.dentries.memory_bytes(),
             ..IndexMemory::default()
         }

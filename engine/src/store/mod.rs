@@ -194,6 +194,13 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.sectors.for_each_held(&mut count);
     }
 
+    /// Bytes of memory that the counters of wear take.
+    pub(crate) fn wear_bytes(&self) -> u64 {
+        let lanes = self.lanes.iter().map(|lane| lane.held());
+        let alone = lanes.chain(self.sectors.counters()).map(Counters::memory_bytes);
+        self.door.wear().memory_bytes() + alone.sum::<u64>()
+    }
+
     /// The epoch that new records are born in.
     #[inline]
     pub(crate) fn epoch(&self) -> u32 {

@@ -199,6 +199,11 @@ impl<H: Host> Sectors<H> {
         (bytes + seen + self.stripes.memory_bytes()) as u64
     }
 
+    /// What each lane counts.
+    pub(super) fn counters(&self) -> impl Iterator<Item = &Counters> {
+        self.heads.iter().map(|head| &head.counters)
+    }
+
     /// What all lanes have counted.
     pub(crate) fn tally(&self) -> Tally {
         self.heads.iter().fold(Tally::default(), |sum, head| sum + head.counters.read())
