@@ -57,6 +57,8 @@ fn volumes_are_served_to_clients_or_to_the_kernel() {
         ("lode block serve /p v", false),
         ("lode block serve /p v --ublk --socket /s", false),
         ("lode block serve /p v --listen 127.0.0.1:0 --ublk", false),
+        ("lode block serve /p v --ublk --tls-cert /c --tls-key /k", false),
+        ("lode block serve /p v --listen 127.0.0.1:0 --tls-cert /c --tls-key /k", true),
     ] {
         assert_eq!(Cli::try_parse_from(words(line)).is_ok(), is_right, "{line}");
     }

@@ -41,6 +41,7 @@ fn what_is_served_is_told_and_ends_by_a_signal_as_a_pool_that_was_closed() {
         (&["--tls", "required"], 2, "--tls-cert"),
         (&["--tls-cert", "/nowhere/cert.pem", "--tls-key", "key.pem"], 8, "/nowhere/cert.pem"),
         (&["--tls-cert", "/proc/self/status", "--tls-key", "key.pem"], 2, "PEM"),
+        (&["--tls-cert", "/proc", "--tls-key", "key.pem"], 2, "directory"),
     ];
     for (more, code, says) in tls {
         let at = ["block", "serve", text(&pool), "--listen", "192.0.2.1:0"];

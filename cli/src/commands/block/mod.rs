@@ -155,7 +155,7 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) tls: TlsUse,
     /// As devices /dev/ublkbN of the kernel, whose names are printed: for root, with the driver ublk_drv of Linux 6.4
-    #[arg(long, conflicts_with_all = ["socket", "listen"])]
+    #[arg(long, conflicts_with_all = ["socket", "listen", "tls_cert"])]
     pub(crate) ublk: bool,
     /// Nothing can be written; --read-only=NAME: not to this volume. May be given for several
     #[arg(

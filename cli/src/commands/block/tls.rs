@@ -23,6 +23,9 @@ pub(super) fn tls_of(args: &ServeArgs) -> Result<Option<Tls>> {
             TlsError::File { source, .. } if source.kind() == ErrorKind::NotFound => {
                 (Kind::NotFound, "name files in PEM that are there")
             }
+            TlsError::File { source, .. } if source.kind() == ErrorKind::IsADirectory => {
+                (Kind::Usage, "name files in PEM: that is a directory")
+            }
             TlsError::File { .. } => (Kind::Denied, "make them readable to who serves"),
             TlsError::Pair { .. } => (Kind::Usage, "--tls-key is to be the key that the certificate of --tls-cert is for"),
             _ => (Kind::Usage, "--tls-cert and --tls-ca are certificates and --tls-key is a key that no passphrase protects, all in PEM: the guide shows how to make some"),
