@@ -15,7 +15,7 @@ use crate::place::Place;
 use crate::plan::{Cell, cells};
 use crate::report::{Breakdown, Figure, LeftOut, Report, Row, Steps};
 use crate::stats::{Histogram, median, spread};
-use crate::subject::{self, BARE_MOUNT, FULL_MOUNT, Outcome, Programs, Ready, Subject, Timed};
+use crate::subject::{self, MOUNTS, Outcome, Programs, Ready, Subject, Timed};
 use crate::targets;
 use crate::turns;
 use crate::worker::{Until, Worker, clock_ns, sample_every};
@@ -240,7 +240,7 @@ fn start(
 /// Those that take turns among themselves. Mounts whose levels are compared do: the requests of one that has its turn behind a
 /// subject without a server find a processor asleep, and what that takes is more than levels differ by.
 fn groups(started: Vec<Started>) -> [Vec<Started>; 2] {
-    started.into_iter().partition(|one| ![BARE_MOUNT, FULL_MOUNT].contains(&one.id)).into()
+    started.into_iter().partition(|one| !MOUNTS.contains(&one.id)).into()
 }
 
 /// What the whole run has in common.

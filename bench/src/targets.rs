@@ -5,7 +5,7 @@ use crate::report::{Figure, Report, Row, Target};
 use crate::subject::{
     AT_RISK, BARE, BARE_MOUNT, CREATE_AT_0, CREATE_AT_MANY, FILE_COUNT, FILES, FREE_HUGE, FULL,
     FULL_MOUNT, IDLE, LOST, MANIFESTS, REACHED, REDUNDANCY_FULL, REDUNDANCY_METADATA, SNAPSHOTS,
-    TOUCHED, TRUST,
+    SNAPSHOTS_MOUNT, TOUCHED, TRUST,
 };
 use crate::workload::Mode::{self, Private, Shared};
 
@@ -97,6 +97,12 @@ const fn trusted(
 /// Of snapshots.
 const fn snapshot(what: &'static str, workload: &'static str) -> Entry {
     added(what, "at most 3 % longer than without", SNAPSHOTS, workload, 1.03)
+}
+
+/// The same of a program that goes through the kernel.
+const fn snapped_mount(what: &'static str, workload: &'static str) -> Entry {
+    let rule = Rule::Time(workload, SNAPSHOTS_MOUNT, BARE_MOUNT, 1.03);
+    Entry { what, figure: "at most 3 % longer than without", rule }
 }
 
 const fn rate(
@@ -276,7 +282,17 @@ const TABLE: &[Entry] = &[
     snapshot("a snapshot every 100 ms, overwrite 4 KiB", "overwrite-4k"),
     snapshot("a snapshot every 100 ms, overwrite 512 B", "overwrite-512"),
     snapshot("a snapshot every 100 ms, fileserver", "fileserver"),
+    snapshot("a snapshot every 100 ms, webserver", "webserver"),
+    snapshot("a snapshot every 100 ms, webproxy", "webproxy"),
     snapshot("a snapshot every 100 ms, varmail", "varmail"),
+    snapshot("a snapshot every 100 ms, oltp", "oltp"),
+    snapshot("a snapshot every 100 ms, SQLite through its VFS", "sqlite-wal"),
+    snapped_mount("a snapshot every 100 ms, mounted, fileserver", "fileserver"),
+    snapped_mount("a snapshot every 100 ms, mounted, webserver", "webserver"),
+    snapped_mount("a snapshot every 100 ms, mounted, webproxy", "webproxy"),
+    snapped_mount("a snapshot every 100 ms, mounted, varmail", "varmail"),
+    snapped_mount("a snapshot every 100 ms, mounted, oltp", "oltp"),
+    snapped_mount("a snapshot every 100 ms, mounted, SQLite", "sqlite-wal"),
     trusted(
         "level metadata, one scribble of the size of the dead zone, wherever it is",
         "no metadata at risk",

@@ -1,16 +1,22 @@
-//! Pools of each protection level, with and without keys, atomic and relaxed, two of them mounted; and one that a snapshot is
-//! made of ten times a second. They are measured where they are asked for: `--protect` asks for all of them.
+//! Pools of each protection level, with and without keys, atomic and relaxed, two of them mounted; and one, and one mounted, that a
+//! snapshot is made of ten times a second. They are measured where they are asked for: `--protect` asks for all of them.
 
+use std::fs::File;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lode::{Pool, Protection, WindowMode};
+use lode_fuse::control::Client;
+use serde_json::json;
 
 use super::Subject;
 use super::library::Library;
 use super::lode_mount::LodeMount;
+use crate::error::{BenchError, Result};
 
 /// Between two snapshots.
 const EVERY: Duration = Duration::from_millis(100);
@@ -30,7 +36,8 @@ const fn relaxed(id: &'static str, protection: Protection, windows: WindowMode) 
 }
 
 const fn mounted(id: &'static str, level: &'static str) -> LodeMount {
-    LodeMount { id, about: "a pool of this protection level, mounted by `lode mount`", level }
+    let about = "a pool of this protection level, mounted by `lode mount`";
+    LodeMount { id, about, level, snapshots: false }
 }
 
 use Protection::{Full, Metadata, None as Bare};
@@ -48,6 +55,10 @@ pub const BARE_MOUNT: &str = "lode-mount-none";
 pub const FULL_MOUNT: &str = "lode-mount-full";
 /// Level none, and snapshots.
 pub const SNAPSHOTS: &str = "lode-snapshots";
+/// The same, mounted.
+pub const SNAPSHOTS_MOUNT: &str = "lode-mount-snapshots";
+/// Mounts that are compared with each other alone.
+pub const MOUNTS: [&str; 3] = [BARE_MOUNT, FULL_MOUNT, SNAPSHOTS_MOUNT];
 
 /// All of them.
 pub const LEVELS: &[&dyn Subject] = &[
@@ -70,6 +81,11 @@ pub const LEVELS: &[&dyn Subject] = &[
     },
     &mounted(BARE_MOUNT, "none"),
     &mounted(FULL_MOUNT, "full"),
+    &LodeMount {
+        about: "level none, mounted; a snapshot is made every 100 ms, and three are kept",
+        snapshots: true,
+        ..mounted(SNAPSHOTS_MOUNT, "none")
+    },
 ];
 
 /// Makes snapshots of a pool that somebody works on, until it is dropped.
@@ -80,9 +96,22 @@ pub(super) struct Snapshots {
 
 impl Snapshots {
     pub(super) fn of(pool: Pool) -> Self {
+        Self::by(move |stopping| make(&pool, stopping))
+    }
+
+    /// Of the pool that is mounted at `dir`, as `lode snapshot` makes them.
+    pub(super) fn of_mount(dir: &Path) -> Result<Self> {
+        let client = Client::for_mount(dir).map_err(|error| {
+            BenchError::io("asking the server of", dir, io::Error::other(error.to_string()))
+        })?;
+        let root = File::open(dir).map_err(|error| BenchError::io("opening", dir, error))?;
+        Ok(Self::by(move |stopping| make_mounted(client, &root, stopping)))
+    }
+
+    fn by(make: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
         let stopping = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stopping);
-        let thread = thread::spawn(move || make(&pool, &seen));
+        let thread = thread::spawn(move || make(&seen));
         Self { stopping, thread: Some(thread) }
     }
 }
@@ -113,5 +142,24 @@ fn make(pool: &Pool, stopping: &AtomicBool) {
             }
         }
         before = fences();
+    }
+}
+
+/// (Where nobody works on it, too: that takes a thousandth of the time.)
+fn make_mounted(mut client: Client, root: &File, stopping: &AtomicBool) {
+    let mut ask = |op: &str, number: u64| {
+        let name = number.to_string();
+        client.request(&json!({ "op": op, "name": name.as_bytes() })).is_ok()
+    };
+    for number in 0.. {
+        thread::park_timeout(EVERY);
+        // (What programs have stored through mappings is in the kernel's cache until then.)
+        let is_over = stopping.load(Relaxed) || rustix::fs::syncfs(root).is_err();
+        if is_over || !ask("snapshot-create", number) {
+            return;
+        }
+        if let Some(old) = number.checked_sub(KEPT) {
+            ask("snapshot-delete", old);
+        }
     }
 }

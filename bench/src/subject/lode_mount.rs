@@ -1,13 +1,16 @@
 //! `lode-mount`: a pool, mounted by a server of its own as any user would. (`-none`, `-full`: of this protection level.)
 
+use std::io;
 use std::path::Path;
 use std::process::Command;
 
+use super::levels::Snapshots;
 use super::posix::Posix;
 use super::{Programs, Ready, Subject, touch};
 use crate::error::{BenchError, Result};
 use crate::place::{Place, run_program};
 use crate::plan::Cell;
+use crate::worker::Worker;
 use crate::workload::Stage;
 
 /// Bytes of the pool.
@@ -19,6 +22,8 @@ pub struct LodeMount {
     pub(super) about: &'static str,
     /// Its protection level, as `lode mkfs` takes it.
     pub(super) level: &'static str,
+    /// Snapshots are made of it all the time.
+    pub(super) snapshots: bool,
 }
 
 /// As it is made and mounted where nothing is said.
@@ -26,6 +31,7 @@ pub const MOUNT: LodeMount = LodeMount {
     id: "lode-mount",
     about: "a pool mounted by `lode mount`, with its usual options; durable when a call returns",
     level: "none",
+    snapshots: false,
 };
 
 impl Subject for LodeMount {
@@ -53,7 +59,27 @@ impl Subject for LodeMount {
         let (pool, dir) = (place.pools().join(self.id), place.new_dir(self.id)?);
         make_pool(&pool, POOL, self.level, programs)?;
         mount_pool(&pool, &dir, &[], programs)?;
-        Ok(Box::new(Stage::new(touched(&dir, POOL)?)))
+        let stage = Stage::new(touched(&dir, POOL)?);
+        if !self.snapshots {
+            return Ok(Box::new(stage));
+        }
+        Ok(Box::new(Snapped { stage, _snapshots: Snapshots::of_mount(&dir)? }))
+    }
+}
+
+/// A mounted pool that snapshots are made of.
+struct Snapped {
+    stage: Stage<Posix>,
+    _snapshots: Snapshots,
+}
+
+impl Ready for Snapped {
+    fn workers(&mut self, cell: &Cell) -> io::Result<Option<Vec<Box<dyn Worker>>>> {
+        self.stage.workers(cell)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        self.stage.settle()
     }
 }
 

@@ -32,7 +32,9 @@ use crate::workload::{Stage, Workload, workers};
 
 pub use aging::{HUGE as FREE_HUGE, REACHED};
 pub(crate) use in_engine::InEngine;
-pub use levels::{BARE, BARE_MOUNT, FULL, FULL_MOUNT, LEVELS, METADATA, SNAPSHOTS};
+pub use levels::{
+    BARE, BARE_MOUNT, FULL, FULL_MOUNT, LEVELS, METADATA, MOUNTS, SNAPSHOTS, SNAPSHOTS_MOUNT,
+};
 pub(crate) use lode_mount::needs_fuse;
 pub use million::{COUNT as FILE_COUNT, FILES, IDLE, TOUCHED, weigh};
 pub use null_fuse::serve as serve_null_fuse;

@@ -36,7 +36,7 @@ fn what_is_served_is_told_and_ends_by_a_signal_as_a_pool_that_was_closed() {
     let far = lode(&["block", "serve", text(&pool), "--listen", "192.0.2.1:0"]);
     assert!(far.code == 2 && far.err.contains("loopback"), "{}", far.err);
     assert!(far.err.contains("--tls-cert"), "{}", far.err);
-    let tls: [(&[&str], i32, &str); 4] = [
+    let tls: [(&[&str], i32, &str); 5] = [
         (&["--tls-cert", "/nowhere/cert.pem"], 2, "--tls-key"),
         (&["--tls", "required"], 2, "--tls-cert"),
         (&["--tls-cert", "/nowhere/cert.pem", "--tls-key", "key.pem"], 8, "/nowhere/cert.pem"),
