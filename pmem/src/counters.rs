@@ -63,13 +63,18 @@ impl Counters {
     /// Counters at zero of which no two threads count at the same time: what a lock guards. Counting
     /// is a load and a store then. (Anyone may read them; if two count all the same, counts are
     /// wrong, and no more than that.)
-    ///
-    /// They are of a medium of so many bytes.
+    pub const fn exclusive() -> Self {
+        let mut counters = Self::new();
+        counters.exclusive = true;
+        counters
+    }
+
+    /// Has what is counted of wear wait here, of a medium of so many bytes, if they are [`Counters::exclusive`].
     ///
     /// # Errors
     /// Where there is no memory.
-    pub fn exclusive(bytes: u64) -> Result<Self, TryReserveError> {
-        Ok(Self { exclusive: true, pending: Pending::of(bytes)?, ..Self::new() })
+    pub fn hold_wear(&mut self, bytes: u64) -> Result<(), TryReserveError> {
+        self.pending.make_places(bytes)
     }
 
     #[inline]

@@ -137,14 +137,13 @@ impl Pending {
         Self { staying: Vec::new(), leaving, count: AtomicUsize::new(0) }
     }
 
-    /// Nothing, with places for the regions of a medium of so many bytes, or the most of them.
-    pub(crate) fn of(bytes: u64) -> Result<Self, TryReserveError> {
+    /// Makes places for the regions of a medium of so many bytes, or the most of them, where there is nothing yet.
+    pub(crate) fn make_places(&mut self, bytes: u64) -> Result<(), TryReserveError> {
         let regions = usize::try_from(bytes.div_ceil(WEAR_REGION_BYTES)).unwrap_or(STAYING);
         let places = regions.clamp(1, STAYING).next_power_of_two();
-        let mut staying = Vec::new();
-        staying.try_reserve_exact(places)?;
-        staying.resize_with(places, Stored::none);
-        Ok(Self { staying, ..Self::none() })
+        self.staying.try_reserve_exact(places)?;
+        self.staying.resize_with(places, Stored::none);
+        Ok(())
     }
 
     /// Bytes of memory that the places take.

@@ -26,6 +26,13 @@ fn counted(stores: impl FnOnce(&mut Window<'_, Mapped>)) -> Vec<(u64, u64)> {
     all.filter(|(_, bytes)| *bytes > 0).collect()
 }
 
+/// Of who counts alone, with places for so many bytes.
+fn alone(bytes: u64) -> Counters {
+    let mut counters = Counters::exclusive();
+    counters.hold_wear(bytes).unwrap();
+    counters
+}
+
 #[test]
 fn each_kind_of_store_counts_its_lines() {
     assert_eq!(counted(|w| w.store_line(REGION, &Line([1; 64]))), [(1, 64)]);
@@ -94,7 +101,7 @@ fn a_door_that_was_not_asked_counts_nothing() {
 
 #[test]
 fn what_one_stores_who_counts_alone_is_counted_once_when_it_is_asked_for() {
-    let (door, counters) = (door(), Counters::exclusive(REGIONS * REGION).unwrap());
+    let (door, counters) = (door(), alone(REGIONS * REGION));
     let stored = || (0..REGIONS).map(|region| door.wear().stored_bytes(region)).collect::<Vec<_>>();
     for region in (0..REGIONS).chain(0..3) {
         door.window(64, &counters).store_line(region * REGION, &Line([1; 64]));
@@ -117,7 +124,7 @@ fn what_one_stores_who_counts_alone_is_counted_once_when_it_is_asked_for() {
 /// fence, nor before the fence.
 #[test]
 fn a_region_is_counted_with_the_fence_behind_what_takes_its_place() {
-    let (door, counters) = (door(), Counters::exclusive(3 * REGION).unwrap());
+    let (door, counters) = (door(), alone(3 * REGION));
     let stored = |region| door.wear().stored_bytes(region);
     for round in 1..=3 {
         for region in 4..8 {
@@ -138,7 +145,7 @@ fn a_region_is_counted_with_the_fence_behind_what_takes_its_place() {
 
 #[test]
 fn more_regions_than_wait_for_a_fence_are_counted_at_once() {
-    let (door, counters) = (door(), Counters::exclusive(0).unwrap());
+    let (door, counters) = (door(), alone(0));
     for region in 0..REGIONS {
         door.window(64, &counters).copy_nt(region * REGION, &[7; 64]);
     }
@@ -158,7 +165,7 @@ fn nothing_is_lost_or_counted_twice_whatever_is_stored_in_whatever_order() {
 }
 
 fn any_stores(places_bytes: u64) {
-    let (door, counters) = (door(), Counters::exclusive(places_bytes).unwrap());
+    let (door, counters) = (door(), alone(places_bytes));
     let (mut expected, mut random) = ([0; REGIONS as usize], 1_u64);
     for _ in 0..20_000 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

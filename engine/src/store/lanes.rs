@@ -124,8 +124,11 @@ impl<H: Host> Lanes<H> {
                 fenced: AtomicU64::new(0),
                 settled: AtomicU64::new(0),
                 counters: Counters::new(),
-                held: Counters::exclusive(geometry.pages * PAGE_BYTES)?,
+                held: Counters::exclusive(),
             });
+        }
+        for lane in &mut lanes {
+            lane.held.hold_wear(geometry.pages * PAGE_BYTES)?;
         }
         Ok(Self { lanes, unsettled_max: geometry.pages.min(UNSETTLED_MAX) })
     }

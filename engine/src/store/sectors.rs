@@ -149,16 +149,17 @@ impl<H: Host> Sectors<H> {
         let (mut heads, mut seen, stripes) = (Vec::new(), Vec::new(), Stripes::new(pages));
         let each = (LANES / used.max(1)).max(1);
         heads.try_reserve_exact(used * each)?;
-        for _ in 0..used * each {
-            heads.push(Head {
-                turn: Mutex::new(()),
-                said: Mutex::new(Said::default()),
-                last: AtomicU64::new(0),
-                told: AtomicU64::new(0),
-                writes: AtomicU64::new(0),
-                free: AtomicU32::new(0),
-                counters: Counters::exclusive(pages * PAGE_BYTES)?,
-            });
+        heads.resize_with(used * each, || Head {
+            turn: Mutex::new(()),
+            said: Mutex::new(Said::default()),
+            last: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            free: AtomicU32::new(0),
+            counters: Counters::exclusive(),
+        });
+        for head in &mut heads {
+            head.counters.hold_wear(pages * PAGE_BYTES)?;
         }
         seen.try_reserve_exact(used * each)?;
         seen.resize_with(used * each, || AtomicU64::new(0));
