@@ -114,7 +114,7 @@ impl Stored {
 ///
 /// It stays there until all is asked for, or another region needs the place: a counter that two processors add to with each
 /// fence takes each of them 70 ns (measured for volumes, where all sectors' lines are in one region), and one that one processor has
-/// some 15, as the addition is locked.
+/// takes time, too, as the addition is locked.
 #[derive(Debug)]
 pub(crate) struct Pending {
     /// A region has one place; a power of two of them, or none.

@@ -145,7 +145,7 @@ fn make(pool: &Pool, stopping: &AtomicBool) {
     }
 }
 
-/// (Where nobody works on it, too: that takes a thousandth of the time.)
+/// Where nobody works on it, too: those are made of nothing.
 fn make_mounted(mut client: Client, root: &File, stopping: &AtomicBool) {
     let mut ask = |op: &str, number: u64| {
         let name = number.to_string();

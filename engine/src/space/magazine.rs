@@ -83,6 +83,18 @@ impl Magazine {
         room
     }
 
+    /// Puts a page in. Where the magazine is full, its oldest pages come out, to be put elsewhere.
+    #[inline]
+    pub(super) fn push_over(&mut self, page: u64) -> Option<Batch> {
+        if self.push(page) {
+            return None;
+        }
+        let mut batch = Batch::new();
+        self.drain(&mut batch);
+        self.push(page);
+        Some(batch)
+    }
+
     /// Loads an empty magazine with a batch from a region; `None` where it has nothing.
     pub(super) fn load(&mut self, tree: &mut Tree) -> Option<()> {
         while let Some(left) = BATCH.checked_sub(self.count()).filter(|&left| left > 0) {

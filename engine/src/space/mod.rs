@@ -386,11 +386,8 @@ impl<H: Host> Space<H> {
             self.put_back(run);
         } else {
             let mut magazine = own.magazine(of).lock();
-            if !magazine.push(run.page) {
-                let mut batch = Batch::new();
-                magazine.drain(&mut batch);
-                self.put_batch(&mut batch);
-                magazine.push(run.page);
+            if let Some(mut oldest) = magazine.push_over(run.page) {
+                self.put_batch(&mut oldest);
             }
         }
         own.balance.give(run.pages, &self.total);

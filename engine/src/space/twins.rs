@@ -174,7 +174,7 @@ impl<H: Host> Space<H> {
         Ok(())
     }
 
-    /// Puts a freed page where it is found again with its twin; `false` where that is full.
+    /// Puts a freed page where it is found again with its twin; `false` where there is no such place.
     fn keep(&self, lane: usize, page: u64) -> bool {
         let page = page & !self.twins.apart;
         let mut kept = self.twins.kept.lock();
@@ -184,11 +184,8 @@ impl<H: Host> Space<H> {
         }
         drop(kept);
         let Some(mut magazine) = self.twins_of(lane).map(Mutex::lock) else { return false };
-        if !magazine.push(page) {
-            let mut batch = Batch::new();
-            magazine.drain(&mut batch);
-            self.put_batch_twins(&mut batch);
-            return magazine.push(page);
+        if let Some(mut oldest) = magazine.push_over(page) {
+            self.put_batch_twins(&mut oldest);
         }
         true
     }
