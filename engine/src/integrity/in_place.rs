@@ -15,6 +15,22 @@ use crate::{Error, Host, Ino, PAGE_BYTES, Result};
 
 const TABLES: [CrcTable; 2] = [CrcTable::First, CrcTable::Second];
 
+/// Journalled bytes, and where their home is.
+#[derive(Clone, Copy)]
+struct Home {
+    journal_at: u64,
+    home_at: u64,
+    len: u64,
+}
+
+impl Home {
+    /// Where the `len` bytes wait whose home is at `at`, if all of them do.
+    fn waits(&self, at: u64, len: u64) -> Option<u64> {
+        let skip = at.checked_sub(self.home_at)?;
+        (skip + len <= self.len).then_some(self.journal_at + skip)
+    }
+}
+
 impl<M: Medium, H: Host> Store<M, H> {
     /// Streams whole strips to `at`, where they wait, with their checksums, which are returned.
     ///
@@ -100,7 +116,8 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// Stores journalled bytes of one page in their home, and all that is kept of it. What can't be had from the journal is
-    /// lost there: its checksums say so, whatever the home has.
+    /// lost there: its checksums say so, whatever the home has. A whole strip that its home can't keep is what the page's
+    /// parity gives from then on.
     pub(crate) fn bring_strips_home(
         &self,
         ino: Ino,
@@ -113,37 +130,55 @@ impl<M: Medium, H: Host> Store<M, H> {
         while done < len {
             let at = home_at + done;
             let part = (strip - at % strip).min(len - done);
-            let has_come = match self.copy_home(ino, journal_at + done, at, part) {
+            let waits = journal_at + done;
+            let has_come = match self.copy_home(ino, waits, at, part) {
                 Ok(()) => true,
                 Err(error) => {
                     error.into_damage()?;
-                    self.is_home(journal_at + done, at)
+                    self.is_home(waits, at)
                 }
             };
             let start = at - at % strip;
-            let sum = match self.crc_on(0, start, start + strip) {
-                Ok(sum) if has_come => Some(kept(sum)),
-                Ok(sum) => Some(complement(kept(sum))),
-                // What is there can't be told, and must not be rebuilt as what was.
-                Err(_) => {
-                    self.load_crc(journal_at + done - (at - start), CrcTable::First).map(complement)
-                }
-            };
-            if let Some(crc) = sum {
-                let stored = (TABLES.len() * crc.len()) as u64;
-                let mut window = self.door.window(stored, self.counters());
-                for table in TABLES {
-                    if self.load_crc(start, table).is_some_and(|there| there != crc) {
-                        window.store(self.crcs_at(start, table), &crc);
-                    }
-                }
+            if let Some(crc) = self.crc_at_home(waits - (at - start), start, part, has_come) {
+                self.store_crc_home(start, crc);
             }
             done += part;
         }
         for page in home_at / PAGE_BYTES..(home_at + len).div_ceil(PAGE_BYTES) {
-            self.renew_parity(ino, page);
+            self.renew_parity(ino, page, Home { journal_at, home_at, len });
         }
         Ok(())
+    }
+
+    /// The checksum that the strip at `start` gets of which `part` bytes have been brought home, or not, from the one at `waits`;
+    /// `None` where nothing tells.
+    fn crc_at_home(&self, waits: u64, start: u64, part: u64, has_come: bool) -> Option<Crc> {
+        let strip = self.geometry.strips.bytes();
+        let sum = |at: u64| self.crc_on(0, at, at + strip).ok().map(kept);
+        let there = sum(start);
+        if part == strip {
+            // (Not what is there now, which may have gone bad since, but what was stored.)
+            let told = TABLES.map(|table| self.load_crc(waits, table));
+            let is_told = |sum: &Option<Crc>| sum.is_some() && told.contains(sum);
+            let known = Some(there).filter(is_told).or_else(|| Some(sum(waits)).filter(is_told));
+            if let Some(known) = known {
+                return known;
+            }
+        } else if has_come && there.is_some() {
+            return there;
+        }
+        // What is there can't be told, and must not be rebuilt as what was.
+        there.or_else(|| self.load_crc(waits, CrcTable::First)).map(complement)
+    }
+
+    fn store_crc_home(&self, start: u64, crc: Crc) {
+        let stored = (TABLES.len() * crc.len()) as u64;
+        let mut window = self.door.window(stored, self.counters());
+        for table in TABLES {
+            if self.load_crc(start, table).is_some_and(|there| there != crc) {
+                window.store(self.crcs_at(start, table), &crc);
+            }
+        }
     }
 
     /// Loads bytes of one strip that wait in a journal, or that have come home.
@@ -211,38 +246,44 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// Makes a page's parity again, of which any mix may be there. What is damaged of its strips is
-    /// made right first, as long as there still is parity that helps.
-    fn renew_parity(&self, ino: Ino, page: u64) {
+    /// made right first, as long as there still is parity that helps; what waited may be had from the journal.
+    fn renew_parity(&self, ino: Ino, page: u64, home: Home) {
         let strip = self.geometry.strips.bytes();
         let (of, start) = (Whose { ino, end: u64::MAX }, page * PAGE_BYTES);
         let mut bytes = [0; COLUMN];
-        for at in (start..start + PAGE_BYTES).step_by(strip as usize) {
+        let others = (start..start + PAGE_BYTES).step_by(strip as usize);
+        for at in others.filter(|at| home.waits(*at, strip).is_none()) {
             let part = bytes.get_mut(..LINE as usize).unwrap_or_default();
             // (Where nothing helps, the others get parity that is theirs.)
             let _ = self.load_data(of, at, part);
         }
         let mut parity = [0; COLUMN];
         for column in (0..strip).step_by(COLUMN) {
-            let known = self.parity_from_medium(start, column, &mut bytes, &mut parity).is_ok();
+            let known = self.sum_column((of, home), start + column, &mut bytes, &mut parity);
             let at = self.geometry.strips.parity_at(page) + column;
             let differs = self.door.load(at, &mut bytes).is_ok() && bytes != parity;
-            if known && differs {
+            if known.is_ok() && differs {
                 self.door.window(COLUMN as u64, self.counters()).store(at, &parity);
             }
         }
     }
 
-    fn parity_from_medium(
+    /// The sum of the columns of a page's strips, of which the first one is at `first`.
+    fn sum_column(
         &self,
-        start: u64,
-        column: u64,
+        (of, home): (Whose, Home),
+        first: u64,
         bytes: &mut [u8; COLUMN],
         parity: &mut [u8; COLUMN],
     ) -> Result<()> {
-        let strip = self.geometry.strips.bytes();
+        let end = first - first % PAGE_BYTES + PAGE_BYTES;
         parity.fill(0);
-        for at in (start + column..start + PAGE_BYTES).step_by(strip as usize) {
-            self.door.load(at, bytes)?;
+        for at in (first..end).step_by(self.geometry.strips.bytes() as usize) {
+            match (self.door.load(at, bytes), home.waits(at, COLUMN as u64)) {
+                (Ok(()), _) => {}
+                (Err(_), Some(waits)) => self.load_data(of, waits, bytes)?,
+                (Err(error), None) => return Err(error.into()),
+            }
             parity.iter_mut().zip(bytes.iter()).for_each(|(sum, byte)| *sum ^= byte);
         }
         Ok(())

@@ -1,9 +1,12 @@
 //! Level full: parts of pages that are overwritten in place, through a file's journal.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
 use lode_engine::layout::{CrcTable, Superblock};
 use lode_engine::{FormatOptions, Ino, NewInode, OpenOptions, PAGE_BYTES, Pool, Protection, mode};
-use lode_testkit::{Memory, TestHost};
+use lode_testkit::{Healing, Hooks, Memory, Poisoned, TestHost, Told};
 
 const STRIP: usize = 512;
 
@@ -122,6 +125,63 @@ fn what_has_not_come_home_is_read_from_the_journal_and_made_whole() {
                 let pool = open(Memory::from_image(&image), false);
                 assert_eq!(pool.read(filled.ino, 0, &mut into), Ok(into.len()));
                 assert!(into == filled.bytes);
+            }
+        }
+    }
+}
+
+/// A line that can't be loaded any more, so many loads after something of its page was loaded for the first time.
+struct Loses {
+    line: u64,
+    has_begun: AtomicBool,
+    loads_left: AtomicU64,
+}
+
+impl Hooks<Poisoned<Memory>> for Loses {
+    fn loads(&self, memory: &Poisoned<Memory>, at: u64, _: u64) {
+        let has_begun = at / PAGE_BYTES == self.line / PAGE_BYTES;
+        if self.has_begun.fetch_or(has_begun, Relaxed) || has_begun {
+            if self.loads_left.fetch_sub(1, Relaxed) == 0 {
+                memory.poison(self.line, 1);
+            }
+        }
+    }
+}
+
+/// What the file is where a line goes bad after `loads` loads, and how many more there were.
+fn read_losing(image: &[u8], filled: &Filled, line: u64, loads: u64, heals: Healing) -> u64 {
+    let memory = Poisoned::new(Memory::from_image(image), heals);
+    let (has_begun, loads_left) = (AtomicBool::new(false), AtomicU64::new(loads));
+    let hooks = Arc::new(Loses { line, has_begun, loads_left });
+    let medium = Told { memory, hooks: hooks.clone() };
+    let pool = Pool::open(medium, TestHost::new(1), &OpenOptions::default()).unwrap();
+    let mut into = vec![0; filled.bytes.len()];
+    let read = pool.read(filled.ino, 0, &mut into);
+    let case = format!("{line:#x} after {loads} loads, {heals:?}");
+    assert_eq!(read, Ok(into.len()), "{case}");
+    assert!(into == filled.bytes, "{case}");
+    let left = hooks.loads_left.load(Relaxed);
+    hooks.loads_left.store(u64::MAX, Relaxed);
+    // And what was seen once is seen again.
+    assert_eq!(pool.read(filled.ino, 0, &mut into), Ok(into.len()), "{case}, again");
+    assert!(into == filled.bytes, "{case}, again");
+    left
+}
+
+#[test]
+fn what_waits_whole_is_there_whenever_its_home_goes_bad() {
+    let mut filled = filled();
+    // (Bytes of two strips, which wait whole.)
+    let (image, _) = torn(&mut filled, 1030, &[0xee; 800]);
+    let pool = open(Memory::from_image(&image), true);
+    let home = place(&pool, filled.ino, 1024) as u64;
+    drop(pool);
+    const MANY: u64 = 1 << 40;
+    let loads = MANY - read_losing(&image, &filled, home, MANY, Healing::Never);
+    for healing in [Healing::Never, Healing::ByLines] {
+        for line in (home..home + 2 * STRIP as u64).step_by(320) {
+            for after in 0..loads {
+                read_losing(&image, &filled, line, after, healing);
             }
         }
     }
