@@ -24,7 +24,7 @@ use lode_testkit::system::PoolSystem;
 
 use super::damage::Phase;
 use super::medium::put;
-use super::place::{Places, session_and_list, waiting};
+use super::place::{Places, Waiting, session_and_list, waiting};
 use super::tree::{Numbers, Tree};
 use crate::region::{self, Pages, Simulated};
 use crate::states::units_of;
@@ -61,6 +61,8 @@ pub(super) struct Base {
     /// Where a file ends in its last page: what lies behind that, and whether it is zero.
     pub(super) tails: HashMap<Ino, (Range<u64>, bool)>,
     pub(super) strips: Strips,
+    /// Overwrites that a crash may have cut off on their way: what is kept of their pages may be torn.
+    pub(super) coming: Vec<Waiting>,
     /// Pages of the pool that programs had mapped when it was left, at level `full`: nothing is known of what they hold.
     pub(super) exempt: HashSet<u64>,
     /// Those with the ones that a recovery which was cut off was making whole, by file: the records that say that they are
@@ -174,6 +176,7 @@ impl Base {
             sources: Sources::new(),
             tails: HashMap::new(),
             strips: geometry.strips,
+            coming: Vec::new(),
             exempt: HashSet::new(),
             exempt_once: HashSet::new(),
             generations: HashMap::new(),
@@ -224,7 +227,11 @@ impl Base {
             sources.extend(
                 dump.extents.iter().map(|one| (one.file_offset, one.pool_offset, one.bytes)),
             );
-            sources.extend(waiting(dump).into_iter().map(|(at, offset, len)| (offset, at, len)));
+            let waits = waiting(dump);
+            sources.extend(waits.iter().map(|wait| (wait.offset, wait.at, wait.len)));
+            if matches!(self.left, Left::Cut | Left::Recovering) && dump.attr.ino < 1 << 40 {
+                self.coming.extend(waits);
+            }
         }
         if self.strips.are_kept() {
             let pages = |one: &(u64, u64, u64)| one.1 / 4096..(one.1 + one.2).div_ceil(4096);
@@ -322,6 +329,15 @@ impl Base {
             Left::Crashed => rng.pick(&Phase::ALL),
             Left::Closed => rng.pick(&[Phase::Rest, Phase::Running]),
         }
+    }
+
+    /// Whether nothing may be left that gives a strip which is hit: it waits in a journal, and is there once; or an overwrite
+    /// of others was coming to its page, whose parity may be torn.
+    pub(super) fn may_be_torn(&self, strip_at: u64, bytes: u64) -> bool {
+        let page = strip_at / 4096;
+        let waits_here = self.coming.iter().any(|wait| wait.waits_in(page));
+        let comes_here = self.coming.iter().any(|wait| wait.comes_to(page));
+        waits_here || comes_here && !self.coming.iter().any(|wait| wait.covers(strip_at, bytes))
     }
 
     /// Whether a byte range of a file lies in these bytes of the pool, or may.

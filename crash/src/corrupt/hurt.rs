@@ -393,6 +393,9 @@ impl Hurt {
         if !hits(index) {
             return !is_known;
         }
+        if !self.later && base.may_be_torn(strip_at, bytes) {
+            return true;
+        }
         let rest_hit = (0..PAGE / bytes).any(|other| other != index && hits(other));
         !is_known || rest_hit || self.hits(strips.parity_at(page), bytes)
     }

@@ -228,8 +228,8 @@ impl Places {
             let len = extent.bytes.min(size.saturating_sub(extent.file_offset));
             self.add(Kind::Data, extent.pool_offset, len, ino);
         }
-        for (journal_at, _, len) in waiting(dump) {
-            self.add(Kind::Journal, journal_at, len, ino);
+        for wait in waiting(dump) {
+            self.add(Kind::Journal, wait.at, wait.len, ino);
         }
     }
 
@@ -265,8 +265,44 @@ impl Places {
     }
 }
 
-/// Journalled bytes that may not be at home: where they are, where in the file, and how many.
-pub(crate) fn waiting(dump: &InodeDump) -> Vec<(u64, u64, u64)> {
+/// Journalled bytes that may not be at home.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Waiting {
+    /// Where in the pool they wait.
+    pub(crate) at: u64,
+    /// Where in the file they are.
+    pub(crate) offset: u64,
+    /// How many.
+    pub(crate) len: u64,
+    /// Where in the pool they go.
+    pub(crate) home_at: u64,
+}
+
+impl Waiting {
+    /// Whether these bytes of the pool are all overwritten.
+    pub(crate) fn covers(&self, at: u64, len: u64) -> bool {
+        self.home_at <= at && at + len <= self.home_at + self.len
+    }
+
+    /// Whether something of a page of the pool is overwritten.
+    pub(crate) fn comes_to(&self, page: u64) -> bool {
+        meets(self.home_at, self.len, page)
+    }
+
+    /// Whether something of a page of the pool waits.
+    pub(crate) fn waits_in(&self, page: u64) -> bool {
+        meets(self.at, self.len, page)
+    }
+}
+
+/// Whether some of these bytes of the pool are in a page.
+fn meets(at: u64, len: u64, page: u64) -> bool {
+    let start = page * PAGE as u64;
+    at < start + PAGE as u64 && start < at + len
+}
+
+/// What of a file may not be at home.
+pub(crate) fn waiting(dump: &InodeDump) -> Vec<Waiting> {
     let mut found = Vec::new();
     let mut last = None;
     for record in &dump.records {
@@ -281,7 +317,12 @@ pub(crate) fn waiting(dump: &InodeDump) -> Vec<(u64, u64, u64)> {
             let field = |name: &str| {
                 record.fields.iter().find(|(one, _)| *one == name).map_or(0, |(_, value)| *value)
             };
-            found.push((field("journal_at"), field("file_offset"), field("bytes")));
+            found.push(Waiting {
+                at: field("journal_at"),
+                offset: field("file_offset"),
+                len: field("bytes"),
+                home_at: field("home_at"),
+            });
         }
     }
     found

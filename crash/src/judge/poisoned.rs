@@ -104,29 +104,29 @@ impl Look<'_> {
         Ok(extents.any(|one| (one.pool_offset..one.pool_offset + one.bytes).contains(&bad.at)))
     }
 
-    /// At level `full`: whether an overwrite is on its way to the page of this memory, or from it, or programs have it
-    /// mapped. Until it is retired what the crash has left of the page's parity may be torn.
+    /// At level `full`: whether an overwrite is on its way to the page of this memory, and not to it, or waits in that page; or
+    /// programs have it mapped. Until it is retired what the crash has left of the page's parity may be torn.
     fn has_torn_parity(&self, image: &Pages, bad: &Bad) -> Result<bool, String> {
         if self.setup.format().protection < Protection::Full {
             return Ok(false);
         }
-        let is_it = |at: u64, bytes: u64| at / PAGE * PAGE < bad.at + 1 && bad.at < at + bytes;
+        let (from, to) = (bad.at, bad.at + bad.lines * LINE);
+        let pages = from / PAGE..to.div_ceil(PAGE);
         Ok(self.dumps(image)?.iter().any(|dump| {
             let is_exempt = dump.records.iter().any(|record| record.kind == "EXEMPT");
-            let all = waiting(dump);
-            let comes = |offset: u64, bytes: u64| {
-                is_exempt
-                    || all.iter().any(|(_, from, len)| {
-                        from / PAGE * PAGE < offset + bytes && offset < from + len
-                    })
+            let waits = waiting(dump);
+            let is_covered = waits.iter().any(|wait| wait.covers(from, to - from));
+            let is_its = |page: u64| {
+                dump.extents.iter().any(|one| {
+                    let range = one.pool_offset..one.pool_offset + one.bytes;
+                    range.contains(&(page * PAGE))
+                })
             };
-            let mut homes = dump.extents.iter().flat_map(|one| {
-                (0..one.bytes)
-                    .step_by(PAGE as usize)
-                    .map(|page| (one.file_offset + page, one.pool_offset + page))
-            });
-            all.iter().any(|(at, _, len)| is_it(*at, *len))
-                || homes.any(|(offset, at)| comes(offset, PAGE) && is_it(at, PAGE))
+            pages.clone().any(|page| {
+                waits.iter().any(|wait| wait.waits_in(page))
+                    || is_exempt && is_its(page)
+                    || !is_covered && waits.iter().any(|wait| wait.comes_to(page))
+            })
         }))
     }
 
