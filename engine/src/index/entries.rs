@@ -154,6 +154,12 @@ impl Entries {
         self.map.iter().map(|(cookie, body)| body.with(cookie))
     }
 
+    /// A number that others would hardly have: names, as far as their hashes tell, and what they lead to.
+    pub(crate) fn digest(&self) -> u64 {
+        let each = self.iter().map(|entry| digest(entry.cookie >> NUMBER_BITS, entry.ino));
+        each.fold(0, u64::wrapping_add)
+    }
+
     /// Calls `each` with all entries and their cookies, to be changed.
     pub(crate) fn for_each_mut(&mut self, each: &mut dyn FnMut(u64, &mut Body)) {
         self.map.for_each_mut(each);
@@ -163,6 +169,11 @@ impl Entries {
 /// SipHash-1-3 of a name, keyed with the pool's secret: who chooses names can't choose hashes.
 pub(crate) fn hash(key: [u64; 2], name: &[u8]) -> u64 {
     siphash::<1, 3>(key, name)
+}
+
+/// A number for two.
+pub(super) fn digest(one: u64, two: u64) -> u64 {
+    siphash::<1, 3>([one, two], &[])
 }
 
 /// SipHash with `EACH` rounds for each word and `LAST` rounds at the end.

@@ -187,6 +187,12 @@ impl Extents {
         })
     }
 
+    /// Whether they map the same pages as others.
+    pub(crate) fn are_those_of(&self, others: &Self) -> bool {
+        let places = |one: Extent| (one.file_page, one.page, one.pages);
+        self.joined().map(places).eq(others.joined().map(places))
+    }
+
     /// Stores an extent, as it is, in the place of one that starts at the same page, if there is one.
     fn put(&mut self, extent: Extent) {
         if extent.pages == 0 {

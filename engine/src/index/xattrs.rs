@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use super::entries::digest;
 use crate::gauges::list_bytes;
 use crate::space::Run;
 use crate::{Error, Result};
@@ -96,6 +97,12 @@ impl Xattrs {
     /// Lines of the longest record.
     pub(crate) fn longest(&self) -> u32 {
         self.list.iter().map(|xattr| u32::from(xattr.lines)).max().unwrap_or(0)
+    }
+
+    /// A number that others would hardly have: names, as far as their hashes tell, and what is known of the values.
+    pub(crate) fn digest(&self) -> u64 {
+        let value = |xattr: &Xattr| u64::from(xattr.crc) << 32 | u64::from(xattr.value_len);
+        self.list.iter().fold(0, |sum, xattr| sum.wrapping_add(digest(xattr.hash, value(xattr))))
     }
 
     /// Bytes of all names, each with a NUL behind it.

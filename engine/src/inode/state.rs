@@ -180,18 +180,21 @@ impl State {
         self.log.epoch.min(self.died)
     }
 
-    /// Whether another one that was loaded as of the same epoch has as many things and the same attributes: the last of them would be
-    /// missing, were its log cut off. (Places tell nothing: a log may have been written anew in between.)
-    pub(crate) fn is_as_long_as(&self, other: &Self) -> bool {
+    /// Whether another one that was loaded as of the same epoch has the same things and attributes: were its log cut off, the last of them
+    /// would be others. (Places of records tell nothing: a log may have been written anew in between.)
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         let attributes = |it: &Self| {
             let owner = (it.uid, it.gid);
-            (it.mode, it.links, owner, it.size, it.mtime_ns, it.ctime_ns, it.xattrs.len())
+            (it.mode, it.links, owner, it.size, it.mtime_ns, it.ctime_ns, it.xattrs.digest())
         };
-        let entries = |it: &Self| match &it.body {
-            Body::Directory(directory) => directory.entries.len(),
-            _ => 0,
-        };
-        attributes(self) == attributes(other) && entries(self) == entries(other)
+        attributes(self) == attributes(other)
+            && match (&self.body, &other.body) {
+                (Body::Directory(one), Body::Directory(two)) => {
+                    one.entries.digest() == two.entries.digest()
+                }
+                (Body::File(one), Body::File(two)) => one.extents.are_those_of(&two.extents),
+                _ => true,
+            }
     }
 
     /// Whether it was made without a name and has none yet.

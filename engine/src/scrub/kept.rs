@@ -54,6 +54,17 @@ pub(super) fn has_waiting(file: &File, page: u64) -> bool {
     pending.any(|piece| piece.file_offset < end && piece.file_offset + piece.len > from)
 }
 
+/// Adds pages in which bytes of a file wait that are at home for all but snapshots, which read them there.
+fn seen_waiting(state: &State, seen: &mut AllEnded) -> Result<()> {
+    let Body::File(file) = &state.body else { return Ok(()) };
+    let mut noted = Ok(());
+    file.journal.for_each_run(&mut |waits| match seen.try_reserve(1) {
+        Ok(()) => seen.push((waits, u32::MAX)),
+        Err(error) => noted = Err(error.into()),
+    });
+    noted
+}
+
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Adds the dead inodes that snapshots see: each with the number that it has in the latest of these. Where not all of them
     /// are known any more, those that are, and an error.
@@ -90,7 +101,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         }
         // While it is locked its log stays as it is.
         match load_with_cuts(&self.store, ino, state.is_dead().then_some(state.died)) {
-            Ok(Scanned { seen, cuts, .. }) => self.kept_among(ino, seen, cuts),
+            Ok(Scanned { mut seen, cuts, .. }) => {
+                seen_waiting(&state, &mut seen)?;
+                self.kept_among(ino, seen, cuts)
+            }
             Err(error) => error.into_damage().map(|_| Kept::default()),
         }
     }
@@ -112,7 +126,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         // (Who ends a snapshot has that locked when it waits for who looks at its inodes.)
         let Ok(epoch) = self.epoch_of_view(seen) else { return Ok(0) };
         // While this is locked its snapshot does not end.
-        let Ok(held) = node.read(&self.store) else { return Ok(0) };
+        let held = match node.read(&self.store) {
+            Ok(held) => held,
+            Err(error) => {
+                scrub.note_error(error, What::Metadata, seen)?;
+                return Ok(LINE);
+            }
+        };
         match self.look_at_dead(&node, &held, epoch).and_then(|()| self.scan_dead(ino)) {
             Ok((state, data, cuts)) => {
                 scrub.kept = self.kept_among(ino, data, cuts)?;
@@ -134,7 +154,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let at = slot_at(ino_beside(node.ino(), 0));
         let lost = Error::corrupt_inode("log of a dead inode is damaged", at, node.ino());
         match node.look_as_of(&self.store, epoch) {
-            Ok(found) if found.is_as_long_as(held) => Ok(()),
+            Ok(found) if found.is_same_as(held) => Ok(()),
             Ok(_) | Err(Error::Stale) => Err(lost),
             Err(error) => Err(error),
         }

@@ -5,7 +5,9 @@ use crate::scrub_seen::{
     LEVELS, Made, PAGE, PAGES, SLOT, create, data, made, made_in, open, pages_of, set_attribute,
 };
 use lode_engine::layout::{CrcTable, slot_at};
-use lode_engine::{Error, Finding, Outcome, Protection, SetAttr, What};
+use lode_engine::{
+    Error, Finding, Ino, NewInode, Outcome, Protection, RenameMode, SetAttr, What, mode,
+};
 use lode_testkit::Healing;
 
 #[test]
@@ -379,16 +381,19 @@ fn attributes_that_only_a_snapshot_sees_are_looked_at_and_a_scrub_gets_on_by_sma
     }
 }
 
+/// Of a file that has ended, and of one that lives, and for which they are home.
 #[test]
 fn what_a_snapshot_reads_from_a_journal_is_looked_at_there() {
-    for protection in LEVELS {
+    for (protection, lives) in LEVELS.into_iter().flat_map(|it| [(it, false), (it, true)]) {
         let made = made(protection);
         let (offset, len) = (3 * PAGE + 1024, 512);
         let text: Vec<u8> = (0..len).map(|at| (at / 3) as u8 ^ 0xA5).collect();
         made.pool.write(made.ino, offset, &text).unwrap();
         made.pool.create_snapshot(b"kept").unwrap();
         let home = made.page(3) * PAGE + 1024;
-        made.pool.unlink(made.pool.root(), b"file").unwrap();
+        if !lives {
+            made.pool.unlink(made.pool.root(), b"file").unwrap();
+        }
         let image = made.memory.memory.inner().image();
         let places = image.windows(len as usize).enumerate();
         let places: Vec<u64> =
@@ -397,11 +402,13 @@ fn what_a_snapshot_reads_from_a_journal_is_looked_at_there() {
         let waits = places.iter().find(|at| **at != home).unwrap();
         assert_eq!(made.scrub(), []);
         // What is at home then is not what the snapshot reads.
-        made.poison(home + 64, 64);
-        if protection != Protection::Full {
-            assert_eq!(made.scrub(), []);
+        if !lives {
+            made.poison(home + 64, 64);
+            if protection != Protection::Full {
+                assert_eq!(made.scrub(), []);
+            }
+            made.memory.memory.mend(home + 64, 64);
         }
-        made.memory.memory.mend(home + 64, 64);
         made.poison(waits + 64, 64);
         let found = made.scrub();
         let seen = made.seen("kept");
@@ -413,4 +420,51 @@ fn what_a_snapshot_reads_from_a_journal_is_looked_at_there() {
         let is_read = made.pool.read(seen, offset, &mut read).is_ok();
         assert_eq!(is_read, protection == Protection::Full);
     }
+}
+
+/// A directory that ends with a name in the place of another one, as only a snapshot sees it, and where its log is; the record of that
+/// is behind so many others.
+fn dead_directory(protection: Protection, changes: u32) -> (Made, Ino, Vec<u64>) {
+    let made = made(protection);
+    let (pool, root) = (&made.pool, made.pool.root());
+    let new = NewInode { mode: mode::DIRECTORY | 0o700, uid: 0, gid: 0, rdev: 0 };
+    let dir = pool.create(root, b"dir", &new).unwrap().ino;
+    pool.rename(root, b"file", dir, b"old", RenameMode::Replace).unwrap();
+    create(pool, b"other");
+    pool.rename(root, b"other", dir, b"new", RenameMode::Replace).unwrap();
+    for change in 0..changes {
+        let change = SetAttr { mode: Some(0o700 | change % 8), ..SetAttr::default() };
+        pool.setattr(dir, &change).unwrap();
+    }
+    pool.rename(dir, b"new", dir, b"old", RenameMode::Replace).unwrap();
+    let log = pool.dump_inode(dir).unwrap().log_pages;
+    pool.create_snapshot(b"kept").unwrap();
+    pool.unlink(dir, b"old").unwrap();
+    pool.rmdir(root, b"dir").unwrap();
+    pool.maintain().unwrap();
+    let kept = pool.snapshot_root(b"kept").unwrap();
+    let seen = pool.lookup(kept, b"dir").unwrap().ino;
+    (made, seen, log)
+}
+
+#[test]
+fn a_log_that_ends_within_what_was_done_at_once_is_lost() {
+    let mut lost = 0;
+    for (protection, changes) in LEVELS.into_iter().flat_map(|it| (0..16).map(move |n| (it, n))) {
+        let (made, dir, log) = dead_directory(protection, changes);
+        assert_eq!(made.scrub(), [], "{protection:?} {changes}");
+        let Some(last) = log.last().copied() else { continue };
+        let inner = made.memory.memory.inner();
+        inner.put(last, &[0xFF; PAGE as usize]);
+        if protection != Protection::None {
+            inner.put(made.twin(last), &[0xFF; PAGE as usize]);
+        }
+        if made.pool.lookup(dir, b"old").is_err() {
+            let found = made.scrub();
+            let told = found.iter().any(|it| (it.ino, it.outcome) == (dir, Outcome::Lost));
+            assert!(told, "{protection:?} {changes}: {found:?}");
+            lost += 1;
+        }
+    }
+    assert!(lost > 9, "{lost}");
 }
