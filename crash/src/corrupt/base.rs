@@ -235,7 +235,10 @@ impl Base {
         }
         if self.strips.are_kept() {
             let pages = |one: &(u64, u64, u64)| one.1 / 4096..(one.1 + one.2).div_ceil(4096);
-            let pages: BTreeSet<u64> = self.sources.values().flatten().flat_map(pages).collect();
+            let values = self.places.of(super::Kind::Value).iter();
+            let values = values.flat_map(|one| one.at / 4096..(one.at + one.len).div_ceil(4096));
+            let files = self.sources.values().flatten().flat_map(pages);
+            let pages: BTreeSet<u64> = files.chain(values).collect();
             for page in pages {
                 let first = self.strips.crcs_at(page, lode_engine::layout::CrcTable::First);
                 self.places.add(super::Kind::Crc, first, self.strips.crc_bytes(), 0);

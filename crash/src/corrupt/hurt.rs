@@ -164,7 +164,15 @@ impl Hurt {
             }
             Kind::Slot => self.metadata |= is_lost && (crashed || bad),
             Kind::Value => {
-                self.values.insert(place.ino);
+                let strips = base.strips;
+                let mut places =
+                    (place.at..place.at + place.len).step_by(match strips.are_kept() {
+                        true => strips.bytes() as usize,
+                        false => PAGE as usize,
+                    });
+                if !strips.are_kept() || places.any(|at| self.loses_strip(base, place.ino, at)) {
+                    self.values.insert(place.ino);
+                }
                 self.data = true;
             }
             Kind::Target => {

@@ -73,7 +73,7 @@ impl Look<'_> {
             // (It takes an opening to know, and seldom is so.)
             Err(what)
                 if !may
-                    && (is_of_value(&what)
+                    && (self.is_of_value(&what)
                         || self.is_in_data(image, bad)?
                         || self.has_torn_parity(image, bad)?) =>
             {
@@ -128,6 +128,13 @@ impl Look<'_> {
                     || !is_covered && waits.iter().any(|wait| wait.comes_to(page))
             })
         }))
+    }
+
+    /// Whether it is the value of an attribute that can't be loaded: at level `metadata` these are there once, where they have
+    /// pages of their own.
+    fn is_of_value(&self, what: &str) -> bool {
+        let is_once = self.setup.format().protection < Protection::Full;
+        is_once && what.contains(": attribute [") && what.contains("Media")
     }
 
     fn with_bad(&mut self, image: &Pages, bad: &Bad, may: bool) -> Result<(), String> {
@@ -247,12 +254,6 @@ fn dumped(pool: &SimulatedPool, path: &Path) -> Option<InodeDump> {
 
 fn is_damage(error: Error) -> bool {
     matches!(error, Error::Corrupt(_) | Error::Lost(_) | Error::Media { .. } | Error::NotAPool(_))
-}
-
-/// Whether it is the value of an attribute that can't be loaded: no level keeps anything of these, where they have pages
-/// of their own.
-fn is_of_value(what: &str) -> bool {
-    what.contains(": attribute [") && what.contains("Media")
 }
 
 /// Whether an error of a snapshot is one of these.

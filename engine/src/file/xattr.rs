@@ -1,7 +1,7 @@
 //! Extended attributes: asking for them, and changing them in one transaction.
 //!
 //! A small value is in the log, behind its name. A longer one is streamed to pages of its own and
-//! fenced before its record, like the data of a file (PROTOCOL I8); the pages of a value that
+//! fenced before its record, like the data of a file (PROTOCOL I8), with checksums and parity where that has them; the pages of a value that
 //! is replaced or removed become free behind the fence of the record that ends it (I9).
 
 use alloc::vec::Vec;
@@ -211,7 +211,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Err(Error::NameTooLong);
         }
         let inline = change.name.len() + value.len() <= xattr_text_max(geometry);
-        let runs = if inline { Vec::new() } else { self.stream_value(change.name.len(), value)? };
+        let stream = || self.stream_value(change.name.len(), value);
+        let runs = if inline { Vec::new() } else { self.store.on_good_pages(stream)? };
         let crc = if inline { 0 } else { crc32c(0, value) };
         let value_len = value.len() as u32;
         let record = Body::Xattr { name_len, runs: runs.len() as u8, value_len, crc, time_ns };
@@ -264,15 +265,34 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 self.store.take_some((rest.len() as u64).div_ceil(PAGE_BYTES), Purpose::Grows)?;
             runs.push(run);
             let (piece, more) = rest.split_at(rest.len().min((run.pages * PAGE_BYTES) as usize));
-            let counters = self.store.counters();
+            self.stream_piece(run.page, piece)?;
+            rest = more;
+        }
+        Ok(())
+    }
+
+    /// Streams a piece of a value to pages of its own from `page` on. (What is kept of pages is of whole ones.)
+    fn stream_piece(&self, page: u64, piece: &[u8]) -> Result<()> {
+        let counters = self.store.counters();
+        if !self.store.geometry.strips.are_kept() || self.store.host.leaves_out(Rule::CopyTail) {
             let stored = (piece.len() as u64).next_multiple_of(LINE);
             let mut window = self.store.door.window(stored, counters);
             let short = self.store.host.leaves_out(Rule::CopyTail);
             let piece = if short { piece.as_chunks::<8>().0.as_flattened() } else { piece };
-            window.copy_lines(run.page * PAGE_BYTES, piece);
-            rest = more;
+            window.copy_lines(page * PAGE_BYTES, piece);
+            return Ok(());
         }
-        Ok(())
+        let (whole, tail) = piece.as_chunks::<{ PAGE_BYTES as usize }>();
+        self.store.stream_pages(page, whole.as_flattened(), counters)?;
+        if tail.is_empty() {
+            return Ok(());
+        }
+        let mut held = self.store.hold_lane();
+        let last = held.page();
+        let (head, behind) = last.split_at_mut_checked(tail.len()).ok_or(Error::Invalid)?;
+        head.copy_from_slice(tail);
+        behind.fill(0);
+        self.store.stream_pages(page + whole.len() as u64, last, counters)
     }
 
     /// Stores the records.

@@ -22,6 +22,13 @@ pub(crate) struct PageFound {
 }
 
 impl PageFound {
+    /// Takes in what was found of another page.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.lost |= other.lost;
+        self.mended |= other.mended;
+        self.left |= other.left;
+    }
+
     fn note(&mut self, mended: bool) {
         self.mended |= mended;
         self.left |= !mended;
@@ -42,6 +49,13 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.look_at_parity(page, bytes, &mut found);
         }
         found
+    }
+
+    /// Stores anew what is kept of a page whose bytes are known to be right, by something else; says whether it could.
+    pub(crate) fn keep_again(&self, page: u64, bytes: &mut [u8]) -> bool {
+        let Some((bytes, _)) = bytes.split_first_chunk_mut() else { return false };
+        let may = self.writable().is_ok() && self.door.load(page * PAGE_BYTES, bytes).is_ok();
+        may && self.has_kept(page, bytes, self.counters())
     }
 
     fn look_at_strip(&self, of: Whose, at: u64, strip: &mut [u8], found: &mut PageFound) {

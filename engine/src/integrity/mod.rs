@@ -11,6 +11,7 @@ mod keep;
 mod repair;
 mod verify;
 
+pub(crate) use at_rest::PageFound;
 pub(crate) use crcs::Crcs;
 pub(crate) use keep::Unstored;
 pub(crate) use repair::Repairs;

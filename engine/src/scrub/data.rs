@@ -1,13 +1,13 @@
 //! The data of files, and the values of extended attributes.
 
-use lode_pmem::Medium;
+use lode_pmem::{Medium, crc32c};
 
 use super::kept::has_waiting;
 use super::report::{Finding, Outcome, What};
 use super::step::{PIECE_BYTES, Scrub};
-use crate::index::Extent;
+use crate::index::{Extent, Xattr};
 use crate::inode::{Body, State, load_xattr_value};
-use crate::integrity::Whose;
+use crate::integrity::{PageFound, Whose};
 use crate::layout::LINE;
 use crate::space::Run;
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
@@ -69,9 +69,54 @@ impl<M: Medium, H: Host> Pool<M, H> {
     fn scrub_attributes(&self, scrub: &mut Scrub, state: &State) -> Result<u64> {
         let mut done = 0;
         for xattr in state.xattrs.iter().filter(|xattr| !xattr.runs.is_empty()) {
-            done += xattr.runs.iter().map(|run| run.pages * PAGE_BYTES).sum::<u64>();
-            if let Err(error) = load_xattr_value(&self.store, state, xattr) {
-                scrub.note_error(error, What::Attribute, state.log.ino)?;
+            done += self.scrub_value(scrub, state, xattr)?;
+        }
+        Ok(done)
+    }
+
+    /// Looks at a value that has pages of its own, and at what is kept of these; returns how many bytes that were.
+    pub(super) fn scrub_value(
+        &self,
+        scrub: &mut Scrub,
+        state: &State,
+        xattr: &Xattr,
+    ) -> Result<u64> {
+        let store = &self.store;
+        let (ino, pages) = (state.log.ino, xattr.runs.iter().flat_map(|run| run.page..run.end()));
+        let done = pages.clone().count() as u64 * PAGE_BYTES;
+        let (mut rest, mut crc) = (u64::from(xattr.value_len), 0);
+        let mut found = PageFound::default();
+        for page in pages.clone().filter(|_| store.geometry.strips.are_kept()) {
+            let piece = scrub.piece.get_mut(..PAGE_BYTES as usize).unwrap_or_default();
+            let of = Whose { ino, end: page * PAGE_BYTES + rest };
+            let one = store.look_at_page(of, page, piece);
+            self.flush_mended(page, one);
+            found.add(one);
+            crc = crc32c(crc, piece.get(..rest.min(PAGE_BYTES) as usize).unwrap_or_default());
+            rest = rest.saturating_sub(PAGE_BYTES);
+        }
+        let (what, seen) = (What::Attribute, ino | state.view);
+        // (Where all of it was right it is not loaded once more.)
+        let is_right = rest == 0 && found.lost == 0 && crc == xattr.crc;
+        if !is_right && let Err(error) = load_xattr_value(store, state, xattr) {
+            scrub.note_error(error, what, seen)?;
+            return Ok(done);
+        }
+        if found.lost != 0 {
+            // (The value is right, by its own checksum: so it is what is kept of its strips that is not.)
+            let piece = scrub.piece.as_mut_slice();
+            let is_kept = pages.clone().all(|page| store.keep_again(page, piece));
+            (found.mended, found.left) = (is_kept, !is_kept);
+        }
+        if found.left && state.view == 0 && store.writable().is_ok() {
+            // (As of file data: what is in bad memory is moved, and told of then.)
+            store.take_met()?;
+            found.left &= !pages.clone().any(|page| self.is_page_bad(page));
+        }
+        let at = xattr.runs.first().map_or(xattr.at, |run| run.page * PAGE_BYTES);
+        for (is_so, outcome) in [(found.mended, Outcome::Repaired), (found.left, Outcome::Left)] {
+            if is_so {
+                scrub.note(Finding { what, outcome, ino: seen, at, offset: 0, bytes: 0 })?;
             }
         }
         Ok(done)
@@ -162,18 +207,22 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.store.take_met()?;
             found.left &= !self.store.bad.touches(at, PAGE_BYTES);
         }
-        if found.mended {
-            // (It was stored through the cache.)
-            let mut window = self.store.door.window(0, self.store.counters());
-            window.flush(at, PAGE_BYTES);
-            self.store.flush_kept(&mut window, at, PAGE_BYTES);
-        }
+        self.flush_mended(place, found);
         for (is_so, outcome) in [(found.mended, Outcome::Repaired), (found.left, Outcome::Left)] {
             if is_so {
                 self.note_data(scrub, state, outcome, (at, offset, PAGE_BYTES))?;
             }
         }
         Ok(())
+    }
+
+    /// Starts the write-back of what has been made right of a page, which was stored through the cache.
+    fn flush_mended(&self, page: u64, found: PageFound) {
+        if found.mended {
+            let mut window = self.store.door.window(0, self.store.counters());
+            window.flush(page * PAGE_BYTES, PAGE_BYTES);
+            self.store.flush_kept(&mut window, page * PAGE_BYTES, PAGE_BYTES);
+        }
     }
 
     /// Notes bytes of a file, as far as they are in front of its end.

@@ -11,7 +11,7 @@ use lode_pmem::Medium;
 
 use super::report::{Outcome, What};
 use super::step::{PIECE_BYTES, Scrub};
-use crate::inode::{Body, File, Node, Scanned, State, load_with_cuts, load_xattr_value};
+use crate::inode::{Body, File, Node, Scanned, State, load_with_cuts};
 use crate::layout::{DEATH_LINE, LINE, slot_at};
 use crate::log::{read_death, read_identity};
 use crate::space::{Ended, Run};
@@ -271,10 +271,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             if !runs.any(|run| next_of(seen, run.page, run.end()).is_some()) {
                 continue;
             }
-            done += xattr.runs.iter().map(|run| run.pages * PAGE_BYTES).sum::<u64>();
-            if let Err(error) = load_xattr_value(&self.store, state, xattr) {
-                scrub.note_error(error, What::Attribute, state.log.ino | state.view)?;
-            }
+            done += self.scrub_value(scrub, state, xattr)?;
         }
         Ok(done)
     }

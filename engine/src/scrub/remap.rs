@@ -6,7 +6,8 @@ use lode_pmem::Medium;
 
 use super::report::{Finding, Outcome, What};
 use super::step::Scrub;
-use crate::inode::{Body, Node, State, move_log};
+use crate::index::Xattr;
+use crate::inode::{Body, Node, State, load_xattr_name, move_log};
 use crate::space::{Ended, Run};
 use crate::store::Purpose;
 use crate::{Error, Host, Ino, PAGE_BYTES, Pool, Result};
@@ -42,7 +43,43 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 scrub.note(Finding { what, outcome, ino, at, offset, bytes: PAGE_BYTES })?;
             }
         }
+        self.leave_values(scrub, &node, &mut state)?;
         self.leave_log(scrub, &node, &mut state)
+    }
+
+    /// Stores values in pages with bad lines in others, where what is kept of these gives them.
+    fn leave_values(&self, scrub: &mut Scrub, node: &Node<H>, state: &mut State) -> Result<()> {
+        let is_bad = |xattr: &&Xattr| {
+            let mut pages = xattr.runs.iter().flat_map(|run| run.page..run.end());
+            pages.any(|page| self.is_page_bad(page))
+        };
+        if !self.store.geometry.strips.are_kept() {
+            return Ok(());
+        }
+        let mut bad = Vec::new();
+        for xattr in state.xattrs.iter().filter(is_bad) {
+            let mut pages = xattr.runs.iter().flat_map(|run| run.page..run.end());
+            let name = match pages.all(|page| self.may_leave(page)) {
+                true => load_xattr_name(&self.store, state, xattr),
+                false => Err(Error::NoSpace),
+            };
+            let first = xattr.runs.first().map_or(0, |run| run.page);
+            bad.try_reserve(1)?;
+            bad.push((first * PAGE_BYTES, name));
+        }
+        for (at, name) in bad {
+            let moved = name.and_then(|name| self.relocate_xattr(node, state, &name));
+            let outcome = match moved {
+                Ok(()) => Outcome::Repaired,
+                Err(Error::NoSpace) => Outcome::Left,
+                // (That it is lost has been told.)
+                Err(Error::Media { .. } | Error::Corrupt(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            let (what, ino) = (What::Attribute, state.log.ino);
+            scrub.note(Finding { what, outcome, ino, at, offset: 0, bytes: 0 })?;
+        }
+        Ok(())
     }
 
     /// Writes a log anew that has a page with bad lines, in either copy.
@@ -53,7 +90,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (what, ino, at) = (What::Metadata, state.log.ino, bad.page * PAGE_BYTES);
         let twin = self.store.geometry.twin_pages;
         let pages = state.log.pages.iter().flat_map(|log| [log.page, log.page ^ twin]);
-        let is_listed = |page| !self.is_page_bad(page) || self.store.bad.has_room_for(page);
+        let is_listed = |page| self.may_leave(page);
         // (A log that a snapshot sees stays where it is.)
         let may_move = self.store.latest() == 0 && pages.into_iter().all(is_listed);
         let moved = match may_move {
@@ -74,7 +111,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
         twin != 0 && (self.is_page_bad(page) || self.is_page_bad(page ^ twin))
     }
 
-    fn is_page_bad(&self, page: u64) -> bool {
+    /// Whether a page is good, or can be listed as one that nobody is to get.
+    fn may_leave(&self, page: u64) -> bool {
+        !self.is_page_bad(page) || self.store.bad.has_room_for(page)
+    }
+
+    pub(super) fn is_page_bad(&self, page: u64) -> bool {
         self.store.bad.touches_run(Run { page, pages: 1 })
     }
 

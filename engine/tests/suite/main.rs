@@ -56,6 +56,7 @@ mod threads;
 mod twins;
 mod two_looks;
 mod uses;
+mod values_at_full;
 mod watching;
 mod watching_waits_for_nobody;
 mod writers;
