@@ -71,7 +71,10 @@ impl<'a> Look<'a> {
             self.seen = Seen::default();
             self.refused.clear();
             match self.tree(fs, tree, numbers) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.ask_again(fs);
+                    return Ok(());
+                }
                 Err(what) => wrong.push(what),
             }
         }
@@ -131,7 +134,7 @@ impl<'a> Look<'a> {
     fn note(&mut self, ino: Ino, error: Error) {
         self.seen.refused += 1;
         if is_damage(error) {
-            self.refused.push(Refused { ino, error });
+            self.refused.push(Refused { ino, error, bytes: None });
         }
     }
 
@@ -330,7 +333,7 @@ impl<'a> Look<'a> {
     /// Reads what can be lost in one piece by itself.
     fn pieces(&mut self, fs: &dyn Fs, there: &There<'_>) -> Result<(), String> {
         let piece = if self.base.strips.are_kept() { self.base.strips.bytes() } else { 64 };
-        let (ino, mut refused) = (there.ino, Vec::new());
+        let ino = there.ino;
         for (offset, wanted) in
             (0u64..).step_by(piece as usize).zip(there.node.data.chunks(piece as usize))
         {
@@ -348,18 +351,23 @@ impl<'a> Look<'a> {
                             "{path}: {len} bytes at {offset}: {error} ({error:?})"
                         ));
                     }
-                    refused.push((offset, wanted.len(), error));
+                    self.seen.refused += 1;
+                    self.refused.push(Refused { ino, error, bytes: Some((offset, len)) });
                 }
             }
         }
-        for (offset, len, error) in refused {
-            self.seen.refused += 1;
-            // (A strip may be rebuilt when another of its page was, which was read behind it: that is no loss to be told of.)
-            if fs.read(ino, offset, &mut vec![0xA5; len]).is_err() {
-                self.refused.push(Refused { ino, error });
-            }
-        }
         Ok(())
+    }
+
+    /// Forgets bytes that were refused and are there by now: a strip may be rebuilt when another of its page was, or when a snapshot was
+    /// read in which the file ends elsewhere. That is no loss to be told of.
+    fn ask_again(&mut self, fs: &dyn Fs) {
+        self.refused.retain(|one| {
+            let read = one
+                .bytes
+                .map(|(offset, len)| fs.read(one.ino, offset, &mut vec![0xA5; len as usize]));
+            read.is_none_or(|read| read.is_err())
+        });
     }
 
     fn bytes(

@@ -14,6 +14,8 @@ pub(super) struct Refused {
     /// What was asked.
     pub(super) ino: Ino,
     pub(super) error: Error,
+    /// Of a file: offset and number of the bytes.
+    pub(super) bytes: Option<(u64, u64)>,
 }
 
 impl Refused {
@@ -47,7 +49,7 @@ pub(super) fn tells(
     found: &[Finding],
 ) -> Result<(), String> {
     let untold = refused.iter().find(|one| !found.iter().any(|finding| one.is_in(hurt, finding)));
-    if let Some(Refused { ino, error }) = untold {
+    if let Some(Refused { ino, error, .. }) = untold {
         return Err(format!("inode {ino}: {error} ({error:?}), and found was: {found:?}"));
     }
     let fresh_metadata = was_used && hurt.spoils_metadata();

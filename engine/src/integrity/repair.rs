@@ -62,34 +62,61 @@ impl<M: Medium, H: Host> Store<M, H> {
         found: Option<Crc>,
     ) -> Result<()> {
         let start = at - at % self.geometry.strips.bytes();
+        if self.is_made_right(of, at, bytes, found)?
+            || self.mends_last(of, start)? && self.is_made_right(of, at, bytes, found)?
+        {
+            self.repairs.repaired.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        self.repairs.lost.fetch_add(1, Relaxed);
+        Err(match found {
+            Some(_) => Error::corrupt_inode(LOST, at, of.ino),
+            None => Error::Media { at },
+        })
+    }
+
+    /// The same; says whether it could.
+    #[inline(never)]
+    fn is_made_right(
+        &self,
+        of: Whose,
+        at: u64,
+        bytes: &mut [u8],
+        found: Option<Crc>,
+    ) -> Result<bool> {
+        let start = at - at % self.geometry.strips.bytes();
         let told = [CrcTable::First, CrcTable::Second].map(|table| self.load_crc(start, table));
         let is_told = |crc: Crc| told.contains(&Some(crc));
         if let Some(found) = found.filter(|found| is_told(*found)) {
-            self.repairs.repaired.fetch_add(1, Relaxed);
             self.mend_crcs(start, told, found);
-            return Ok(());
+            return Ok(true);
         }
         let rebuilt = [Guess::Sum, Guess::Ended, Guess::SumEnded].into_iter().find_map(|guess| {
             let crc = self.rebuild(guess, of.end, start, at, bytes).ok()?;
             is_told(crc).then_some((guess, crc))
         });
-        match rebuilt {
-            Some((guess, crc)) => {
-                if found.is_some() {
-                    self.mend_strip(guess, of.end, start)?;
-                }
-                self.repairs.repaired.fetch_add(1, Relaxed);
-                self.mend_crcs(start, told, crc);
-                Ok(())
-            }
-            None => {
-                self.repairs.lost.fetch_add(1, Relaxed);
-                Err(match found {
-                    Some(_) => Error::corrupt_inode(LOST, at, of.ino),
-                    None => Error::Media { at },
-                })
-            }
+        let Some((guess, crc)) = rebuilt else { return Ok(false) };
+        if found.is_some() {
+            self.mend_strip(guess, of.end, start)?;
         }
+        self.mend_crcs(start, told, crc);
+        Ok(true)
+    }
+
+    /// Makes the strip right that the file ends in, where it is damaged and another one of its page, at `start`, is: of that nothing counts
+    /// behind the end, so that less of the other one does. Says whether it has.
+    fn mends_last(&self, of: Whose, start: u64) -> Result<bool> {
+        let strip = self.geometry.strips.bytes();
+        let last = of.end - of.end % strip;
+        let is_beside = last / PAGE_BYTES == start / PAGE_BYTES && last != start;
+        if !is_beside || self.writable().is_err() {
+            return Ok(false);
+        }
+        let found = self.crc_on(0, last, last + strip).ok().map(kept);
+        if found.is_some() && found == self.load_crc(last, CrcTable::First) {
+            return Ok(false);
+        }
+        self.is_made_right(of, last, &mut [0; COLUMN], found)
     }
 
     pub(super) fn load_crc(&self, start: u64, table: CrcTable) -> Option<Crc> {

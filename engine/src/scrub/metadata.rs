@@ -161,7 +161,11 @@ impl<M: Medium, H: Host> LogLines<'_, M, H> {
             found.is_some_and(|found| found.nonce == log.nonce)
         };
         self.line(slot, Shape::Anchor, true, &is_ours, note)?;
-        self.link(slot + HEAD_AT, (LinkWord::Head, 0), note)?;
+        // (What a crash has torn of the last line of a log that is linked from is made good by who opens the pool for writing.)
+        let is_torn = store.writable().is_err();
+        if !(is_torn && log.pages.is_empty()) {
+            self.link(slot + HEAD_AT, (LinkWord::Head, 0), note)?;
+        }
         let mut lines = 8;
         if let Some(seed) = log.seed_of(store, INLINE) {
             if !log.inline_dead {
@@ -171,6 +175,7 @@ impl<M: Medium, H: Host> LogLines<'_, M, H> {
             let is_valid = |line: &Line| store.holds(Rule::DeathSeal, &seed, at, line);
             self.line(at, Shape::Record, false, &is_valid, note)?;
         }
+        let last = log.pages.last().map(|page| page.page).filter(|_| is_torn);
         for page in &log.pages {
             let at = page.page * PAGE_BYTES;
             let is_ours = |line: &Line| {
@@ -178,7 +183,9 @@ impl<M: Medium, H: Host> LogLines<'_, M, H> {
                 found.is_some_and(|found| found.nonce == page.nonce)
             };
             self.line(at, Shape::Anchor, true, &is_ours, note)?;
-            self.link(at + HEAD_AT, (LinkWord::Next, page.nonce), note)?;
+            if last != Some(page.page) {
+                self.link(at + HEAD_AT, (LinkWord::Next, page.nonce), note)?;
+            }
             if let Some(seed) = log.seed_of(store, page.ordinal) {
                 self.records(at + LINE, log.page_lines(), page.ordinal, &seed, note)?;
             }

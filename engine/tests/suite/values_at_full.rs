@@ -175,3 +175,17 @@ fn values_are_protected_from_the_change_of_level_on() {
     let pool = open(&memory, false);
     assert_eq!(pool.getxattr(ino, NAME).unwrap(), value);
 }
+
+/// Of the last strip less than the rest counts: so it is made right first, and then the other one.
+#[test]
+fn two_damaged_strips_are_made_right_where_the_value_ends_in_one_and_nothing_is_hit_twice() {
+    let made = made(Healing::Never);
+    let last = (made.page + 2) * PAGE;
+    made.memory.inner().put(last + 300, &[0; 256]);
+    assert!(made.reads());
+    assert_eq!(made.scrub(), []);
+    // Here the same bytes of both.
+    made.memory.inner().put(last + 20, &[0; 500]);
+    assert!(!made.reads());
+    assert_eq!(made.scrub(), [(What::Attribute, Outcome::Lost)]);
+}
