@@ -139,11 +139,10 @@ struct Loses {
 
 impl Hooks<Poisoned<Memory>> for Loses {
     fn loads(&self, memory: &Poisoned<Memory>, at: u64, _: u64) {
-        let has_begun = at / PAGE_BYTES == self.line / PAGE_BYTES;
-        if self.has_begun.fetch_or(has_begun, Relaxed) || has_begun {
-            if self.loads_left.fetch_sub(1, Relaxed) == 0 {
-                memory.poison(self.line, 1);
-            }
+        let begins = at / PAGE_BYTES == self.line / PAGE_BYTES;
+        let has_begun = self.has_begun.fetch_or(begins, Relaxed) || begins;
+        if has_begun && self.loads_left.fetch_sub(1, Relaxed) == 0 {
+            memory.poison(self.line, 1);
         }
     }
 }

@@ -438,7 +438,7 @@ fn dead_directory(protection: Protection, changes: u32) -> (Made, Ino, Vec<u64>)
     create(pool, b"other");
     pool.rename(root, b"other", dir, b"new", RenameMode::Replace).unwrap();
     for change in 0..changes {
-        let change = SetAttr { mode: Some(0o700 | change % 8), ..SetAttr::default() };
+        let change = SetAttr { mode: Some(0o700 | (change % 8)), ..SetAttr::default() };
         pool.setattr(dir, &change).unwrap();
     }
     pool.rename(dir, b"new", dir, b"old", RenameMode::Replace).unwrap();
