@@ -139,7 +139,12 @@ impl<M: Medium, H: Host> Store<M, H> {
                 }
             };
             let start = at - at % strip;
-            if let Some(crc) = self.crc_at_home(waits - (at - start), start, part, has_come) {
+            let from = waits - (at - start);
+            let rebuilt = match has_come {
+                false if part == strip => self.rebuild_home(from, start)?,
+                _ => None,
+            };
+            if let Some(crc) = rebuilt.or_else(|| self.crc_at_home(from, start, part, has_come)) {
                 self.store_crc_home(start, crc);
             }
             done += part;
@@ -148,6 +153,14 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.renew_parity(ino, page, Home { journal_at, home_at, len });
         }
         Ok(())
+    }
+
+    /// Makes the strip at `start` right which the parity of its page says has come home, though it is damaged, as is what waits at
+    /// `waits`; returns its checksum.
+    #[cold]
+    fn rebuild_home(&self, waits: u64, start: u64) -> Result<Option<Crc>> {
+        let told = TABLES.map(|table| self.load_crc(waits, table));
+        self.rebuild_as(start, told)
     }
 
     /// The checksum that the strip at `start` gets of which `part` bytes have been brought home, or not, from the one at `waits`;

@@ -240,6 +240,21 @@ fn what_has_come_home_is_not_taken_back_where_the_journal_is_damaged() {
 }
 
 #[test]
+fn what_has_come_home_is_rebuilt_there_where_it_is_damaged_with_the_journal() {
+    let mut filled = filled();
+    let (_, waits) = torn(&mut filled, 1030, &[0xee; 400]);
+    let home = place(&open(filled.memory.clone(), true), filled.ino, 1030);
+    let mut image = filled.memory.image();
+    for at in [waits + 200, home + 300] {
+        image[at] ^= 4;
+    }
+    let pool = open(Memory::from_image(&image), false);
+    let mut into = vec![0; filled.bytes.len()];
+    assert_eq!(pool.read(filled.ino, 0, &mut into), Ok(into.len()));
+    assert!(into == filled.bytes);
+}
+
+#[test]
 fn who_leaves_the_level_believes_no_damaged_journal() {
     let mut filled = filled();
     let (_, waits) = torn(&mut filled, 1030, &[0xee; 400]);
