@@ -126,6 +126,7 @@ mod tests {
         lane.tell(&total);
         let told = total.0.load(Relaxed);
         assert_eq!((lane.pages(), lane.told.load(Relaxed)), (400_000, told));
-        assert!(400_000 - told < UNTOLD_PAGES);
+        // (What was told last may be more: all of them may have given by then what they take.)
+        assert!(!is_much(told.wrapping_sub(400_000)));
     }
 }
