@@ -34,6 +34,10 @@ pub enum Harmed {
     Data,
     /// File data that only snapshots see.
     Kept,
+    /// The value of an extended attribute, in pages of its own.
+    Value,
+    /// The checksums of a page of such a value.
+    ValueChecksum,
 }
 
 /// How it is damaged.
@@ -60,7 +64,7 @@ pub struct Harm {
 
 impl Harmed {
     /// All of them.
-    pub const ALL: [Harmed; 13] = [
+    pub const ALL: [Harmed; 15] = [
         Harmed::Superblock,
         Harmed::Locator,
         Harmed::BadList,
@@ -74,6 +78,8 @@ impl Harmed {
         Harmed::Parity,
         Harmed::Data,
         Harmed::Kept,
+        Harmed::Value,
+        Harmed::ValueChecksum,
     ];
 
     /// A word for it.
@@ -92,6 +98,8 @@ impl Harmed {
             Harmed::Parity => "parity",
             Harmed::Data => "data",
             Harmed::Kept => "kept",
+            Harmed::Value => "value",
+            Harmed::ValueChecksum => "value-checksum",
         }
     }
 }

@@ -239,9 +239,10 @@ impl<'a> Words<'a> {
         let by = HarmedBy::ALL.into_iter().find(|by| by.name() == word);
         let by = by.ok_or_else(|| format!("{word} is not one of flip, zero, poison, broken"))?;
         match (of, by) {
-            (Harmed::Checksum | Harmed::Parity, HarmedBy::Poison | HarmedBy::Broken) => {
-                Err(format!("{} that can't be loaded stays so: no scrub repairs it", of.name()))
-            }
+            (
+                Harmed::Checksum | Harmed::Parity | Harmed::ValueChecksum,
+                HarmedBy::Poison | HarmedBy::Broken,
+            ) => Err(format!("{} that can't be loaded stays so: no scrub repairs it", of.name())),
             _ => Ok(Harm { of, number, by }),
         }
     }

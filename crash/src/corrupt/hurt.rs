@@ -164,13 +164,7 @@ impl Hurt {
             }
             Kind::Slot => self.metadata |= is_lost && (crashed || bad),
             Kind::Value => {
-                let strips = base.strips;
-                let mut places =
-                    (place.at..place.at + place.len).step_by(match strips.are_kept() {
-                        true => strips.bytes() as usize,
-                        false => PAGE as usize,
-                    });
-                if !strips.are_kept() || places.any(|at| self.loses_strip(base, place.ino, at)) {
+                if !base.strips.are_kept() || self.loses_some(base, place) {
                     self.values.insert(place.ino);
                 }
                 self.data = true;
@@ -310,15 +304,9 @@ impl Hurt {
     /// Whether a symbolic link's target was hit, or what is kept of it.
     pub(super) fn hits_target(&self, base: &Base, ino: Ino) -> bool {
         let ino = ino & NUMBER;
-        let strips = base.strips;
         let mut targets = base.places.of(Kind::Target).iter().filter(|one| one.ino == ino);
         self.targets.contains(&ino)
-            || strips.are_kept()
-                && targets.any(|target| {
-                    let mut places =
-                        (target.at..target.at + target.len).step_by(strips.bytes() as usize);
-                    places.any(|at| self.loses_strip(base, ino, at))
-                })
+            || base.strips.are_kept() && targets.any(|target| self.loses_some(base, target))
     }
 
     /// Whether the access time of an inode may be anything.
@@ -376,6 +364,12 @@ impl Hurt {
             Protection::Full => pieces.any(|(at, _)| self.loses_strip(base, ino, at)),
             _ => pieces.any(|(at, len)| self.poisons(at, len)),
         }
+    }
+
+    /// The same of any strip of a place that begins with one.
+    fn loses_some(&self, base: &Base, place: &Place) -> bool {
+        let mut strips = (place.at..place.at + place.len).step_by(base.strips.bytes() as usize);
+        strips.any(|at| self.loses_strip(base, place.ino, at))
     }
 
     /// Whether the strip of an inode that holds this byte of the pool can't be told from a wrong one, or not be rebuilt.

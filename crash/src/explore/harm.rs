@@ -52,8 +52,10 @@ impl Run<'_> {
             HarmedBy::Flip => {
                 let byte = match harm.of {
                     // (Others may be behind the end of the file, or of the list.)
-                    Harmed::Chain | Harmed::Checksum | Harmed::BadList => byte,
-                    Harmed::Data | Harmed::Kept => 0,
+                    Harmed::Chain | Harmed::Checksum | Harmed::ValueChecksum | Harmed::BadList => {
+                        byte
+                    }
+                    Harmed::Data | Harmed::Kept | Harmed::Value => 0,
                     _ => mix(harm.number) % SEALED,
                 };
                 bytes[byte as usize] ^= 1 << (harm.number % 8);
@@ -177,7 +179,9 @@ impl Found {
                 let deaths = slots(true).map(|slot| slot + DEATH * LINE);
                 self.twins(slots(true).chain(deaths).chain(pages(true)).chain(records(true)))
             }
-            Harmed::Checksum | Harmed::Parity | Harmed::Data | Harmed::Kept => self.of_data(of),
+            Harmed::Checksum | Harmed::Parity | Harmed::Data => self.of_data(of, &self.data),
+            Harmed::Kept => self.of_data(of, &self.kept),
+            Harmed::Value | Harmed::ValueChecksum => self.of_data(of, &self.values()),
         }
     }
 
@@ -188,14 +192,21 @@ impl Found {
         all.filter(|_| apart != 0).collect()
     }
 
+    /// Runs of pages with values of attributes of living inodes, as far as these reach.
+    fn values(&self) -> Vec<(u64, u64)> {
+        let logs = self.survey.logs.iter().filter(|log| !log.dead);
+        let pieces = logs.flat_map(|log| log.values(&self.image)).flatten();
+        pieces.map(|(at, len)| (at as u64, len as u64)).collect()
+    }
+
     /// Data, and what is kept of it; none, where nothing is.
-    fn of_data(&self, of: Harmed) -> Vec<Copies> {
+    fn of_data(&self, of: Harmed, runs: &[(u64, u64)]) -> Vec<Copies> {
         let strips = &self.geometry.strips;
-        let runs = if of == Harmed::Kept { &self.kept } else { &self.data };
-        let step = if of == Harmed::Data || of == Harmed::Kept { LINE } else { PAGE };
+        let is_by_lines = matches!(of, Harmed::Data | Harmed::Kept | Harmed::Value);
+        let step = if is_by_lines { LINE } else { PAGE };
         let places = runs.iter().flat_map(|(at, bytes)| (*at..at + bytes).step_by(step));
         let copies = |at: u64| match of {
-            Harmed::Checksum => {
+            Harmed::Checksum | Harmed::ValueChecksum => {
                 let [first, second] = [CrcTable::First, CrcTable::Second]
                     .map(|table| strips.crcs_at(at / PAGE_BYTES, table));
                 (first, Some(second))

@@ -14,6 +14,10 @@ const PAST: &str = "create /f; append /f 9000 1; setxattr /f user.x 300; mkdir /
 const FILES: &str = "create /f; append /f 9000 1; mkdir /d; create /d/x; append /d/x 5000 3; chmod /f 0o601; chmod /f 0o602; \
                      chmod /f 0o603; chmod /f 0o604; chmod /f 0o605; chmod /f 0o606; create /d/y";
 
+/// A value that has pages of its own, and one that has not.
+const VALUES: &str =
+    "create /f; setxattr /f user.x 9000 1; append /f 100 2; create /g; setxattr /g user.y 20";
+
 fn twins() -> Geometry {
     Geometry { dead_zone: Some(0), bytes: 512 << 10, ..small() }
 }
@@ -47,6 +51,12 @@ pub(super) fn scrubbed() -> Vec<Case> {
     let broken = |page: usize| format!("damage data {} broken; ", 64 * page);
     let many: String = (0..BAD_PAGES_MOST).map(broken).collect();
     let many = format!("create /f; append /f {} 1; {many}scrub", BAD_PAGES_MOST * 4096);
+    // (Neither of the last two tells: the value's own checksum does.)
+    let values = each(
+        "value 3; value 70 zero; value-checksum 0; value-checksum 3 zero; value 1 poison; value 100 poison",
+    ) + "damage value-checksum 0; damage value-checksum 1; scrub; remount; scrub";
+    let values_moved = "damage value 66 broken; scrub; damage bad-list 1; scrub; setxattr /f user.x 9000 5; heal; scrub; \
+                        damage value 3 broken; crash; scrub; removexattr /f user.x; scrub";
     let kept = each("kept 0; kept 70 zero; data 5 zero");
     let later = "damage record 4 zero; chmod /f 0o611; crash; damage identity 3; append /d/x 100 4; remount; scrub; \
                  damage superblock 1 zero; remount; damage table 0; crash; scrub";
@@ -60,6 +70,8 @@ pub(super) fn scrubbed() -> Vec<Case> {
         case(named("of damage that others meet"), twins(), FILES, later),
         case(named("of data"), full(), FILES, &data),
         case(named("of bad memory with data"), full(), FILES, moved),
+        case(named("of values"), full(), VALUES, &values),
+        case(named("of bad memory with values"), full(), VALUES, values_moved),
         case(
             named("and the list of bad memory is full"),
             Geometry { bytes: 2 << 20, ..full() },

@@ -30,7 +30,7 @@ fn batch(limits: Limits) -> Batch {
 #[test]
 fn a_scrub_that_is_cut_off_loses_nothing_and_what_it_has_told_to_be_repaired_is() {
     let jobs = jobs(&Profile::ALL);
-    assert_eq!(jobs.len(), 3 * 19);
+    assert_eq!(jobs.len(), 3 * 21);
     let outcome = run_batch(&jobs, &batch(Limits::GLANCE), &());
     let failures = outcome.failures.iter();
     let text: String =

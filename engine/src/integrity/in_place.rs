@@ -140,8 +140,9 @@ impl<M: Medium, H: Host> Store<M, H> {
             };
             let start = at - at % strip;
             let from = waits - (at - start);
+            // (Parity may have been there in time, and tell it where home and journal are both damaged.)
             let rebuilt = match has_come {
-                false if part == strip => self.rebuild_home(from, start)?,
+                false if part == strip => self.rebuild_as(start, self.told_of(from))?,
                 _ => None,
             };
             if let Some(crc) = rebuilt.or_else(|| self.crc_at_home(from, start, part, has_come)) {
@@ -155,12 +156,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         Ok(())
     }
 
-    /// Makes the strip at `start` right which the parity of its page says has come home, though it is damaged, as is what waits at
-    /// `waits`; returns its checksum.
-    #[cold]
-    fn rebuild_home(&self, waits: u64, start: u64) -> Result<Option<Crc>> {
-        let told = TABLES.map(|table| self.load_crc(waits, table));
-        self.rebuild_as(start, told)
+    /// Both checksums of the strip at `start`.
+    fn told_of(&self, start: u64) -> [Option<Crc>; 2] {
+        TABLES.map(|table| self.load_crc(start, table))
     }
 
     /// The checksum that the strip at `start` gets of which `part` bytes have been brought home, or not, from the one at `waits`;
@@ -171,11 +169,13 @@ impl<M: Medium, H: Host> Store<M, H> {
         let there = sum(start);
         if part == strip {
             // (Not what is there now, which may have gone bad since, but what was stored.)
-            let told = TABLES.map(|table| self.load_crc(waits, table));
+            let told = self.told_of(waits);
             let is_told = |sum: &Option<Crc>| sum.is_some() && told.contains(sum);
-            let known = Some(there).filter(is_told).or_else(|| Some(sum(waits)).filter(is_told));
-            if let Some(known) = known {
-                return known;
+            if is_told(&there) {
+                return there;
+            }
+            if let Some(waiting) = Some(sum(waits)).filter(is_told) {
+                return waiting;
             }
         } else if has_come && there.is_some() {
             return there;

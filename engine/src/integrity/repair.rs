@@ -65,7 +65,6 @@ impl<M: Medium, H: Host> Store<M, H> {
         if self.is_made_right(of, at, bytes, found)?
             || self.mends_last(of, start)? && self.is_made_right(of, at, bytes, found)?
         {
-            self.repairs.repaired.fetch_add(1, Relaxed);
             return Ok(());
         }
         self.repairs.lost.fetch_add(1, Relaxed);
@@ -88,6 +87,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let told = [CrcTable::First, CrcTable::Second].map(|table| self.load_crc(start, table));
         let is_told = |crc: Crc| told.contains(&Some(crc));
         if let Some(found) = found.filter(|found| is_told(*found)) {
+            self.repairs.repaired.fetch_add(1, Relaxed);
             self.mend_crcs(start, told, found);
             return Ok(true);
         }
@@ -99,6 +99,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         if found.is_some() {
             self.mend_strip(guess, of.end, start)?;
         }
+        self.repairs.repaired.fetch_add(1, Relaxed);
         self.mend_crcs(start, told, crc);
         Ok(true)
     }

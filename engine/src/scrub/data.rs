@@ -106,7 +106,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             // (The value is right, by its own checksum: so it is what is kept of its strips that is not.)
             let piece = scrub.piece.as_mut_slice();
             let is_kept = pages.clone().all(|page| store.keep_again(page, piece));
-            (found.mended, found.left) = (is_kept, !is_kept);
+            (found.mended, found.left) = (found.mended || is_kept, !is_kept);
         }
         if found.left && state.view == 0 && store.writable().is_ok() {
             // (As of file data: what is in bad memory is moved, and told of then.)

@@ -68,11 +68,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(())
     }
 
+    /// Whether what a crash has left half done has been ended, or there was none: it is as soon as the pool is opened for writing.
+    fn is_settled(&self) -> bool {
+        self.store.writable().is_ok() || self.opening.clean
+    }
+
     /// Whether copies of metadata that differ are found by a scrub: those that a crash has left are what
-    /// it has left, until the pool is opened for writing.
+    /// it has left.
     fn compares_copies(&self) -> bool {
-        let settled = self.store.writable().is_ok() || self.opening.clean;
-        settled && self.store.geometry.twin_pages != 0
+        self.is_settled() && self.store.geometry.twin_pages != 0
     }
 
     /// Notes what was found to differ since this was asked last, by this scrub or by others.
@@ -125,7 +129,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     #[inline(never)]
     pub(super) fn scrub_log(&self, scrub: &mut Scrub, state: &State, ino: Ino) -> Result<u64> {
         let owner = if self.compares_copies() { Owner::Compared } else { Owner::Alive };
-        let log = LogLines { store: &self.store, state, owner };
+        let log = LogLines { store: &self.store, state, owner, is_settled: self.is_settled() };
         let looked = log.each(&mut |error| scrub.note_error(error, What::Metadata, ino))?;
         let is_its = |at: u64| {
             let slot = slot_at(state.log.ino);
@@ -146,6 +150,8 @@ struct LogLines<'s, M: Medium, H: Host> {
     store: &'s Store<M, H>,
     state: &'s State,
     owner: Owner,
+    /// Else a crash may have torn the link word behind the end of the log.
+    is_settled: bool,
 }
 
 type Note<'n> = &'n mut dyn FnMut(Error) -> Result<()>;
@@ -161,9 +167,9 @@ impl<M: Medium, H: Host> LogLines<'_, M, H> {
             found.is_some_and(|found| found.nonce == log.nonce)
         };
         self.line(slot, Shape::Anchor, true, &is_ours, note)?;
-        // (What a crash has torn of the last line of a log that is linked from is made good by who opens the pool for writing.)
-        let is_torn = store.writable().is_err();
-        if !(is_torn && log.pages.is_empty()) {
+        let last = log.pages.last().map_or(slot, |page| page.page * PAGE_BYTES);
+        let has_link = |anchor: u64| self.is_settled || anchor != last;
+        if has_link(slot) {
             self.link(slot + HEAD_AT, (LinkWord::Head, 0), note)?;
         }
         let mut lines = 8;
@@ -175,7 +181,6 @@ impl<M: Medium, H: Host> LogLines<'_, M, H> {
             let is_valid = |line: &Line| store.holds(Rule::DeathSeal, &seed, at, line);
             self.line(at, Shape::Record, false, &is_valid, note)?;
         }
-        let last = log.pages.last().map(|page| page.page).filter(|_| is_torn);
         for page in &log.pages {
             let at = page.page * PAGE_BYTES;
             let is_ours = |line: &Line| {
@@ -183,7 +188,7 @@ impl<M: Medium, H: Host> LogLines<'_, M, H> {
                 found.is_some_and(|found| found.nonce == page.nonce)
             };
             self.line(at, Shape::Anchor, true, &is_ours, note)?;
-            if last != Some(page.page) {
+            if has_link(at) {
                 self.link(at + HEAD_AT, (LinkWord::Next, page.nonce), note)?;
             }
             if let Some(seed) = log.seed_of(store, page.ordinal) {

@@ -289,3 +289,19 @@ fn a_pool_with_data_that_only_a_snapshot_has_and_that_is_lost_stays_at_level_ful
     }
     assert_eq!(open(&memory, true).info().unwrap().protection, Protection::Full);
 }
+
+/// (What a crash may have torn is told of when the pool has been opened for writing. Where it can't have been torn, it is told of at once.)
+#[test]
+fn a_damaged_link_behind_the_end_of_a_log_is_told_of_read_only_too() {
+    for is_closed in [true, false] {
+        let (memory, pool, ino, _) = made(Protection::None);
+        if is_closed {
+            pool.close().unwrap();
+        }
+        drop(pool);
+        scribble(&memory, ino * 512 + 40);
+        let found = scrubbed(&open(&memory, true));
+        let found: Vec<_> = found.iter().map(|it| (it.what, it.outcome)).collect();
+        assert_eq!(found, [(What::Metadata, Outcome::Lost)], "{is_closed}");
+    }
+}
