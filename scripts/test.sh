@@ -174,7 +174,12 @@ if [ ${#failed[@]} -gt 0 ]; then
         / took longer than [0-9]+ s\. |^not run, as there is no time left: / { print "  " $0 slow }
         /^---- .* stdout ----$/ { test = $2; n = 0 }
         /panicked at/ && test in failed && n == 0 { n = 4 }
-        n > 0 && test in failed { print "      " substr($0, 1, 400); n-- }' "$log"
+        n > 0 && test in failed { print "      " substr($0, 1, 400); n-- }
+        # (What ends by a signal, or is not built, has no verdict of its own; cargo says which it was.)
+        / targets? failed:$/ { of = 1; print "  " $0; next }
+        of && /^    `/ { print "  " $0; next }
+        /^error: |^  process didn.t exit successfully/ { print "  " substr($0, 1, 400) }
+        { of = 0 }' "$log"
     for name in "${failed[@]}"; do
         [[ $name != cargo* ]] || continue
         printf '\n-- %s, its last lines:\n' "$name"

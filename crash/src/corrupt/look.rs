@@ -134,8 +134,14 @@ impl<'a> Look<'a> {
     fn note(&mut self, ino: Ino, error: Error) {
         self.seen.refused += 1;
         if is_damage(error) {
-            self.refused.push(Refused { ino, error, bytes: None });
+            self.refused.push(Refused { ino, error, bytes: None, dir: None });
         }
+    }
+
+    /// The same of a name in a directory.
+    fn note_name(&mut self, dir: Ino, ino: Ino, error: Error) {
+        self.seen.refused += 1;
+        self.refused.push(Refused { ino, error, bytes: None, dir: Some(dir) });
     }
 
     /// An error that came in place of something of an inode. What is damaged is refused, not gone: only where its beginning
@@ -292,7 +298,7 @@ impl<'a> Look<'a> {
                 Err(error) if self.hurt.may_refuse(there.ino) && is_damage(error) => {
                     // (The error tells whose record leads there.)
                     let known = numbers.get(&child.model_ino).copied();
-                    self.note(known.unwrap_or(there.ino), error);
+                    self.note_name(there.ino, known.unwrap_or(there.ino), error);
                 }
                 Err(Error::NotFound) if self.may_be_stale(there.ino) => {
                     self.seen.unprotected += 1;
@@ -352,7 +358,12 @@ impl<'a> Look<'a> {
                         ));
                     }
                     self.seen.refused += 1;
-                    self.refused.push(Refused { ino, error, bytes: Some((offset, len)) });
+                    self.refused.push(Refused {
+                        ino,
+                        error,
+                        bytes: Some((offset, len)),
+                        dir: None,
+                    });
                 }
             }
         }

@@ -16,6 +16,8 @@ pub(super) struct Refused {
     pub(super) error: Error,
     /// Of a file: offset and number of the bytes.
     pub(super) bytes: Option<(u64, u64)>,
+    /// Of a name that was looked up: the directory.
+    pub(super) dir: Option<Ino>,
 }
 
 impl Refused {
@@ -34,7 +36,10 @@ impl Refused {
             Error::Media { at } => is_there(at),
             _ => false,
         };
-        finding.outcome == Outcome::Lost && (is_meant || is_its(self.ino))
+        // (An old entry that leads to a later life of its inode is told of with the directory. In a snapshot nobody knows of that life but what
+        // has become of it since.)
+        let is_of_dir = self.dir.is_some_and(|dir| hurt.may_be_stale(dir) && is_its(dir));
+        finding.outcome == Outcome::Lost && (is_meant || is_its(self.ino) || is_of_dir)
     }
 }
 

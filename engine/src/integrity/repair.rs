@@ -2,8 +2,8 @@
 //!
 //! A strip is right if either of its checksums says so: as it is, or as the sum of its page's parity and
 //! other strips. Bytes behind the end of a file cost none in front of it: where these do not help, zeros are tried for them, which they were
-//! unless a truncation left them there. What was wrong is stored again in a pool that is open for writes, through the cache: a reader who has let the
-//! inode go may not have stores on their way. (They are not written back, but by a scrub, which tells of them: until they
+//! unless a truncation left them there. A strip whose checksums are those of zeros is zeros, whatever else of its page is lost.
+//! What was wrong is stored again in a pool that is open for writes, through the cache: a reader who has let the inode go may not have stores on their way. (They are not written back, but by a scrub, which tells of them: until they
 //! are, the next opening finds the same damage, and mends it again.)
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -30,6 +30,8 @@ enum Guess {
     Ended,
     /// The sum, with zeros for all that is behind the end of the file.
     SumEnded,
+    /// Nothing but zeros, wherever the file ends: both checksums have to say so, as one of them may be another page's.
+    Zeros,
 }
 
 /// What became of damaged strips.
@@ -91,9 +93,11 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.mend_crcs(start, told, found);
             return Ok(true);
         }
-        let rebuilt = [Guess::Sum, Guess::Ended, Guess::SumEnded].into_iter().find_map(|guess| {
+        let guesses = [Guess::Sum, Guess::Ended, Guess::SumEnded, Guess::Zeros];
+        let rebuilt = guesses.into_iter().find_map(|guess| {
             let crc = self.rebuild(guess, of.end, start, at, bytes).ok()?;
-            is_told(crc).then_some((guess, crc))
+            let is_so = if guess == Guess::Zeros { told == [Some(crc); 2] } else { is_told(crc) };
+            is_so.then_some((guess, crc))
         });
         let Some((guess, crc)) = rebuilt else { return Ok(false) };
         if found.is_some() {
@@ -167,7 +171,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         at: u64,
     ) -> core::result::Result<[u8; COLUMN], MediaError> {
         let end = if guess == Guess::Sum { u64::MAX } else { end };
-        if end <= at {
+        if end <= at || guess == Guess::Zeros {
             return Ok([0; COLUMN]);
         }
         if guess == Guess::Ended {

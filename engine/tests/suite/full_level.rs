@@ -287,6 +287,62 @@ fn damage_behind_the_end_of_a_file_costs_nothing_in_front_of_it() {
     }
 }
 
+/// Of a page that is lost as a whole what was zeros is known, and so is what was alone among these: by parity.
+#[test]
+fn zeros_are_right_whatever_else_of_their_page_is_lost() {
+    // (Two strips of one page are more than its parity gives.)
+    for strip_bytes in [512u32, 1024] {
+        let (strip, strips) = (strip_bytes as usize, PAGE_BYTES as usize / strip_bytes as usize);
+        let memory = Memory::new(4 * MIB);
+        let host = || TestHost::new(1);
+        Pool::format(memory.clone(), host(), &format(strip_bytes, PageClass::Small)).unwrap();
+        let pool = Pool::open(memory.clone(), host(), &OpenOptions::default()).unwrap();
+        let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
+        let ino = pool.create(pool.root(), b"f", &new).unwrap().ino;
+        // One strip of the first page is not zeros, and all but one of the second.
+        let mut bytes = vec![0; 2 * PAGE_BYTES as usize];
+        bytes[strip..2 * strip].fill(0x5a);
+        bytes[PAGE_BYTES as usize + strip..].fill(0xa5);
+        pool.write(ino, 0, &bytes).unwrap();
+        let at = pool.dump_inode(ino).unwrap().extents[0].pool_offset;
+        pool.close().unwrap();
+        let mut image = memory.image();
+        for (number, byte) in image[at as usize..].iter_mut().take(bytes.len()).enumerate() {
+            *byte ^= (number * number / 7 + number) as u8 | 1;
+        }
+        let geometry = Superblock::parse(image[..512].try_into().unwrap()).unwrap().geometry();
+        let read = |pool: &Pool<Memory, TestHost>, number: usize| {
+            let mut into = vec![1; strip];
+            pool.read(ino, (number * strip) as u64, &mut into).map(|_| into)
+        };
+        let is_lost = |number: usize| number > strips;
+        let open = |image: &[u8]| {
+            Pool::open(Memory::from_image(image), TestHost::new(2), &OpenOptions::default())
+                .unwrap()
+        };
+        let pool = open(&image);
+        // (What is alone among zeros comes back when these have.)
+        for number in (0..2 * strips).filter(|number| *number != 1).chain([1]) {
+            let wanted = &bytes[number * strip..(number + 1) * strip];
+            match read(&pool, number) {
+                Ok(found) => assert!(!is_lost(number) && found == wanted, "{strip} {number}"),
+                Err(error) => assert!(
+                    is_lost(number) && matches!(error, Error::Corrupt(_)),
+                    "{strip} {number}"
+                ),
+            }
+        }
+        // One checksum of zeros is no proof: it may be another page's.
+        for table in [CrcTable::First, CrcTable::Second] {
+            let mut image = image.clone();
+            let crcs = geometry.strips.crcs_at(at / PAGE_BYTES + 1, table) as usize;
+            image.copy_within(crcs..crcs + 4, crcs + 4);
+            let read = read(&open(&image), strips + 1);
+            assert!(matches!(read, Err(Error::Corrupt(_))), "{strip} {table:?}: {read:?}");
+        }
+    }
+}
+
 /// Zeros or ones over strips, their checksums and their parity: these are the right checksums and parity of nothing, wherever a
 /// file ends. (The CRC32C of four bytes of ones with zeros behind them is ones.)
 #[test]
