@@ -168,7 +168,10 @@ if [ ${#failed[@]} -gt 0 ]; then
     # Which ones: who reads only the end of a long log needs the names, and what each said last.
     awk '
         /^ +Running |^ +Doc-tests / { where = $0; sub(/^ +/, "", where) }
-        /^test .* \.\.\. FAILED$/ { printf "  %s: %s\n", where, $2; failed[$2] }
+        # (Behind what a program that it started has said last, too.)
+        /(^|[^a-z])test [^ ].* \.\.\. FAILED$/ {
+            name = $0; sub(/.*test /, "", name); sub(/ \.\.\. FAILED$/, "", name)
+            printf "  %s: %s\n", where, name; sub(/ .*/, "", name); failed[name] }
         /^ +Running / { slow = "" }
         / has been running for over 60 seconds$/ { slow = slow " " $2 }
         / took longer than [0-9]+ s\. |^not run, as there is no time left: / { print "  " $0 slow }

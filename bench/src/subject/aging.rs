@@ -245,7 +245,7 @@ mod tests {
             bytes: 64 << 20,
             times: 1 << 20,
             log_pages: 1 << 40,
-            time: Duration::from_millis(700),
+            time: Duration::from_secs(3),
         };
         let options = PoolOptions::new();
         let found = churn(&path, &options, &plan, &|| false).unwrap().unwrap();

@@ -180,6 +180,18 @@ fn what_went_wrong_once_does_not_again() {
         "full-11-614-97",
         // Damage took back a removal that was cut off and whole; what was there again, and damaged itself, was nobody known.
         "metadata-11-130-114",
+        // Bytes waited in a journal, whole, whose home was damaged: alone, and together with the journal.
+        "full-20261129-245-284",
+        "full-31337-789-232",
+        // A scrub did not tell of what only a snapshot reads in a journal, nor of a dead inode whose log had lost its end.
+        "none-777-930-154",
+        "full-777-728-273",
+        // It told of the torn link behind the end of a log that a crash had left.
+        "none-31337-396-28",
+        // Strips of zeros were refused beside others of their page that were lost, and a scrub made them right.
+        "full-99-76-365",
+        // An old entry in a snapshot was refused for what has become of its inode since, and told of with its directory.
+        "full-99-614-213",
     ] {
         let injected = inject(id.parse().unwrap()).unwrap();
         assert!(injected.verdict < Verdict::Open, "{id}: {}: {:?}", injected.damage, injected.what);
