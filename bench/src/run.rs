@@ -40,9 +40,9 @@ const QUICK_BREAKDOWN: Duration = Duration::from_secs(14);
 /// Before it counts.
 const WARM_UP: Duration = Duration::from_millis(3);
 /// Memory that a run may take at most (all subjects do with as many threads as there may be), and
-/// the part of what is free that it may.
+/// the part of what is free that it leaves. (What subjects say is what they may take at most.)
 const BYTES_MAX: u64 = 48 << 30;
-const FREE_PART: u64 = 4;
+const FREE_PART: u64 = 8;
 
 /// What to measure.
 pub struct Settings {

@@ -137,8 +137,9 @@ fn explain(error: &BenchError) -> Failure {
     match error {
         BenchError::Io { doing, path, source } => Failure::io(doing, path, source)
             .advise("check the directory of --dir, and that there is memory and space"),
-        BenchError::NoMemory { .. } => Failure::new(Kind::NoSpace, text)
-            .advise("end other programs, or choose fewer subjects: --subject ID,.."),
+        BenchError::NoMemory { .. } => Failure::new(Kind::NoSpace, text).advise(
+            "end other programs, or choose fewer subjects: --subject ID,.. (--protect has its own)",
+        ),
         BenchError::NoSubject(_) => Failure::new(Kind::Failed, text)
             .advise("run as root, or choose other subjects; `lode bench --list` has them"),
         _ => Failure::new(Kind::Failed, text),
