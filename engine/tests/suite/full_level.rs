@@ -78,13 +78,19 @@ struct Filled {
     strips: Strips,
 }
 
-fn filled(strip_bytes: u32) -> Filled {
+/// A pool with an empty file.
+fn empty(strip_bytes: u32) -> (Memory, Pool<Memory, TestHost>, Ino) {
     let memory = Memory::new(4 * MIB);
     let host = || TestHost::new(1);
     Pool::format(memory.clone(), host(), &format(strip_bytes, PageClass::Small)).unwrap();
     let pool = Pool::open(memory.clone(), host(), &OpenOptions::default()).unwrap();
     let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
     let ino = pool.create(pool.root(), b"f", &new).unwrap().ino;
+    (memory, pool, ino)
+}
+
+fn filled(strip_bytes: u32) -> Filled {
+    let (memory, pool, ino) = empty(strip_bytes);
     let bytes: Vec<u8> = (0..18_000u32).map(|at| (at * at / 7 + at) as u8).collect();
     pool.write(ino, 0, &bytes[..10_000]).unwrap();
     pool.append(ino, &bytes[10_000..]).unwrap();
@@ -293,12 +299,7 @@ fn zeros_are_right_whatever_else_of_their_page_is_lost() {
     // (Two strips of one page are more than its parity gives.)
     for strip_bytes in [512u32, 1024] {
         let (strip, strips) = (strip_bytes as usize, PAGE_BYTES as usize / strip_bytes as usize);
-        let memory = Memory::new(4 * MIB);
-        let host = || TestHost::new(1);
-        Pool::format(memory.clone(), host(), &format(strip_bytes, PageClass::Small)).unwrap();
-        let pool = Pool::open(memory.clone(), host(), &OpenOptions::default()).unwrap();
-        let new = NewInode { mode: mode::FILE | 0o600, uid: 0, gid: 0, rdev: 0 };
-        let ino = pool.create(pool.root(), b"f", &new).unwrap().ino;
+        let (memory, pool, ino) = empty(strip_bytes);
         // One strip of the first page is not zeros, and all but one of the second.
         let mut bytes = vec![0; 2 * PAGE_BYTES as usize];
         bytes[strip..2 * strip].fill(0x5a);
