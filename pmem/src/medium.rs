@@ -207,13 +207,16 @@ pub trait Medium: Send + Sync {
     }
 }
 
-/// Bytes that are loaded before they are looked at again: they are in the nearest cache then.
-const NEAR_BYTES: usize = 4096;
-/// Lines of what is loaded next that are asked for at once: until these have been loaded, the processor has seen that they follow
-/// each other, and asks for the rest.
-const LINES_AHEAD: u64 = 16;
+/// Bytes that are loaded before they are looked at again: they are in the nearest cache then, and while their checksums are
+/// computed the memory has as many others to bring, which have been asked for.
+const NEAR_BYTES: usize = 2048;
+/// Checksums that are loaded at a time.
+const CRCS: usize = NEAR_BYTES / 512;
 
 /// [`Medium::load_compared`], by [`Medium::load`].
+///
+/// What is loaded next is asked for behind what is loaded now, not before it: processors that see somebody read on ask for lines
+/// themselves, and begin anew with one that does not follow.
 #[track_caller]
 pub(crate) fn load_compared_plainly<M: Medium + ?Sized>(
     medium: &M,
@@ -223,20 +226,21 @@ pub(crate) fn load_compared_plainly<M: Medium + ?Sized>(
     crcs_at: u64,
     ahead: u64,
 ) -> Result<bool, MediaError> {
-    let (mut at, mut from, mut rest, mut are_same) = (at, crcs_at, into, true);
-    let near = (NEAR_BYTES / piece * piece).max(piece);
+    let (mut at, mut crcs_at, mut rest, mut are_same) = (at, crcs_at, into, true);
+    let near = (NEAR_BYTES / piece).clamp(1, CRCS) * piece;
     while let Some((now, more)) = rest.split_at_mut_checked(rest.len().min(near))
         && !now.is_empty()
     {
+        medium.load(at, now)?;
         at = at.saturating_add(now.len() as u64);
-        let lines = ahead.saturating_add(more.len() as u64).div_ceil(LINE_BYTES as u64);
-        medium.prefetch_lines(at, lines.min(LINES_AHEAD));
-        medium.load(at - now.len() as u64, now)?;
-        are_same &= are_crcs(now, piece, |crc| {
-            let loaded = medium.load(from, crc);
-            from = from.saturating_add(crc.len() as u64);
-            loaded.is_ok()
-        });
+        let next = ahead.saturating_add(more.len() as u64).min(near as u64);
+        medium.prefetch_lines(at, next.div_ceil(LINE_BYTES as u64));
+        medium.prefetch(crcs_at.saturating_add(LINE_BYTES as u64));
+        let mut kept = [[0; 4]; CRCS];
+        let kept = kept.get_mut(..now.len() / piece).unwrap_or_default();
+        let are_known = medium.load(crcs_at, kept.as_flattened_mut()).is_ok();
+        are_same &= are_known && are_crcs(now, piece, kept);
+        crcs_at = crcs_at.saturating_add(kept.as_flattened().len() as u64);
         rest = more;
     }
     Ok(are_same)

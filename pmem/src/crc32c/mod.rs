@@ -7,7 +7,7 @@ mod table;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 pub(crate) mod wide;
 #[cfg(target_arch = "x86_64")]
-mod x86;
+pub(crate) mod x86;
 
 /// The CRC32C of `bytes` continued from `seed` (0 to start; the usual
 /// reflected polynomial 0x1EDC6F41 with inverted start and end, so that
@@ -44,18 +44,11 @@ pub fn crc32c_pieces(bytes: &[u8], piece: usize, mut each: impl FnMut(u32)) {
     fours.remainder().chunks_exact(piece).for_each(|piece| each(crc32c(0, piece)));
 }
 
-/// Whether the CRC32C of each piece of `piece` bytes of `bytes`, from 0, is the one that `load` loads (little-endian), one by one, if it
-/// can.
-pub(crate) fn are_crcs(
-    bytes: &[u8],
-    piece: usize,
-    mut load: impl FnMut(&mut [u8; 4]) -> bool,
-) -> bool {
+/// Whether the CRC32C of each piece of `piece` bytes of `bytes`, from 0, is the one of `kept` (little-endian), in turn.
+pub(crate) fn are_crcs(bytes: &[u8], piece: usize, kept: &[[u8; 4]]) -> bool {
     let mut are_same = true;
-    crc32c_pieces(bytes, piece, |crc| {
-        let mut kept = [0; 4];
-        are_same = are_same && load(&mut kept) && kept == crc.to_le_bytes();
-    });
+    let mut kept = kept.iter();
+    crc32c_pieces(bytes, piece, |crc| are_same &= kept.next() == Some(&crc.to_le_bytes()));
     are_same
 }
 

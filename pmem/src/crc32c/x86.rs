@@ -23,7 +23,7 @@ static INSTRUCTION: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// Whether this CPU has the instruction. Asked of the CPU once.
 #[inline]
-pub(super) fn available() -> bool {
+pub(crate) fn available() -> bool {
     match INSTRUCTION.load(Relaxed) {
         UNKNOWN => detect(),
         known => known == PRESENT,

@@ -36,7 +36,7 @@ fn each_line(to: *mut u8, lines: &[[u8; LINE_BYTES]], store: impl Fn(*mut u8, *c
 }
 
 #[inline(always)]
-unsafe fn movdir64b(to: *mut u8, from: *const u8) {
+pub(super) unsafe fn movdir64b(to: *mut u8, from: *const u8) {
     // SAFETY: as `stream_lines` was promised.
     unsafe {
         asm!("movdir64b {to}, [{from}]", to = in(reg) to, from = in(reg) from,
@@ -45,7 +45,7 @@ unsafe fn movdir64b(to: *mut u8, from: *const u8) {
 }
 
 #[inline(always)]
-unsafe fn avx512(to: *mut u8, from: *const u8) {
+pub(super) unsafe fn avx512(to: *mut u8, from: *const u8) {
     // zmm16 and above leave no dirty upper halves that slow SSE code down.
     // SAFETY: as `stream_lines` was promised.
     unsafe {

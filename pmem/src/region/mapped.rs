@@ -444,11 +444,11 @@ impl Medium for Mapped {
         each: impl FnMut(u32),
     ) {
         let (len, parity) = (lines.as_flattened().len(), piece * LINE_BYTES);
-        let whole = len.is_multiple_of(parity) && len / parity <= summed::STRIPS;
+        let is_taken = len.is_multiple_of(parity) && summed::takes(len / parity, parity);
         let FlushStrategy::Instructions { line_store, .. } = self.strategy else {
             return store_summed_plainly(self, window, (at, parity_at), lines, piece, each);
         };
-        if !(whole && wide::takes(parity)) {
+        if !is_taken {
             return store_summed_plainly(self, window, (at, parity_at), lines, piece, each);
         }
         for (at, len) in [(at, len as u64), (parity_at, parity as u64)] {
