@@ -4,8 +4,8 @@
 use crate::report::{Figure, Report, Row, Target};
 use crate::subject::{
     AT_RISK, BARE, BARE_MOUNT, CREATE_AT_0, CREATE_AT_MANY, FILE_COUNT, FILES, FREE_HUGE, FULL,
-    FULL_MOUNT, IDLE, LOST, MANIFESTS, REACHED, REDUNDANCY_FULL, REDUNDANCY_METADATA, SNAPSHOTS,
-    SNAPSHOTS_MOUNT, TOUCHED, TRUST,
+    FULL_MOUNT, IDLE, INDEX_LIMIT, LIMITED, LOST, MANIFESTS, REACHED, REDUNDANCY_FULL,
+    REDUNDANCY_METADATA, SNAPSHOTS, SNAPSHOTS_MOUNT, TOUCHED, TRUST,
 };
 use crate::workload::Mode::{self, Private, Shared};
 
@@ -229,6 +229,11 @@ const TABLE: &[Entry] = &[
         what: "memory of a million files, all of them looked at",
         figure: "at most 600 MB",
         rule: Rule::Weighs(TOUCHED, 600e6),
+    },
+    Entry {
+        what: "memory of a million files, all of them looked at, with index_memory=100M",
+        figure: "stays under that",
+        rule: Rule::Weighs(LIMITED, INDEX_LIMIT as f64),
     },
     added(
         "level full, create (NOVA-Fortis +47 %)",

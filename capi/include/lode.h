@@ -17,9 +17,10 @@
  * lode_entries and lode_snapshots are for one thread at a time. A handle must not be closed while another thread uses it. After
  * fork(), the child must not use any of them, nor the memory of maps.
  *
- * The first pool takes the handlers of SIGBUS and, where the CPU has protection keys, of SIGSEGV. Install your own
- * before, and they get what is not the library's; who replaces the library's later has to call them. Threads that
- * make calls must not block SIGSEGV, and handlers of signals make none.
+ * The first pool takes the handler of SIGBUS, and where a protection key guards it that of SIGSEGV; else that one is taken
+ * with the first snapshot while a file is mapped to be stored to (those of logs and kept heaps are), or the first
+ * lode_map_stage(). Install your own before, and they get what is not the library's; who replaces the library's later has
+ * to call them. Threads that make calls, or store to maps, must not block SIGSEGV, and handlers of signals make no calls.
  */
 
 
@@ -491,8 +492,8 @@ struct lode_pool *lode_pool_in_memory(uint64_t bytes, const struct lode_pool_opt
 // Closes a pool: its next opening has nothing to recover. `pool` can't be used any more, whatever
 // is returned.
 //
-// Fails with EBUSY where files, directories, maps or logs are open: they can be used on, and the pool is closed with
-// the last of them. Whatever the error, nothing that a call had done is lost.
+// Fails with EBUSY where files, directories, maps, logs, entries of logs, kept heaps or snapshots are open: they can be
+// used on, and the pool is closed with the last of them. Whatever the error, nothing that a call had done is lost.
 int lode_pool_close(struct lode_pool *pool);
 
 // Nothing to do: what has returned is durable. Fails with EIO if the pool is not all right any more.
@@ -921,10 +922,11 @@ int lode_removexattr(struct lode_pool *pool, const char *name, const char *attri
 int lode_fremovexattr(struct lode_file *file, const char *attribute);
 
 // Keeps what is in a pool now, under a name of 1 to 128 bytes without a slash. It takes a moment, and a page or two:
-// what is changed or removed from then on is kept for it.
+// what is changed or removed from then on is kept for it. It can be made while files are mapped, and logs and kept heaps
+// are open: of what is stored there it has what was stored before.
 //
-// Fails with EEXIST for a name that there is; EBUSY while a map or a log is open; EINVAL and ENAMETOOLONG for
-// names that can't be; ENOSPC and EROFS.
+// Fails with EEXIST for a name that there is; ENOMEM where the system can't keep stores out of a map; EINVAL and
+// ENAMETOOLONG for names that can't be; ENOSPC and EROFS.
 int lode_snapshot_create(struct lode_pool *pool,
                          const char *name);
 

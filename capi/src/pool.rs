@@ -113,8 +113,8 @@ pub unsafe extern "C" fn lode_pool_in_memory(
 /// Closes a pool: its next opening has nothing to recover. `pool` can't be used any more, whatever
 /// is returned.
 ///
-/// Fails with EBUSY where files, directories, maps or logs are open: they can be used on, and the pool is closed with
-/// the last of them. Whatever the error, nothing that a call had done is lost.
+/// Fails with EBUSY where files, directories, maps, logs, entries of logs, kept heaps or snapshots are open: they can be
+/// used on, and the pool is closed with the last of them. Whatever the error, nothing that a call had done is lost.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_pool_close(pool: *mut lode_pool) -> c_int {
     call(-1, || {

@@ -18,10 +18,11 @@ use crate::stat::{lode_stat, lode_timespec, store};
 const PAGE_BYTES: u64 = 4096;
 
 /// Keeps what is in a pool now, under a name of 1 to 128 bytes without a slash. It takes a moment, and a page or two:
-/// what is changed or removed from then on is kept for it.
+/// what is changed or removed from then on is kept for it. It can be made while files are mapped, and logs and kept heaps
+/// are open: of what is stored there it has what was stored before.
 ///
-/// Fails with EEXIST for a name that there is; EBUSY while a map or a log is open; EINVAL and ENAMETOOLONG for
-/// names that can't be; ENOSPC and EROFS.
+/// Fails with EEXIST for a name that there is; ENOMEM where the system can't keep stores out of a map; EINVAL and
+/// ENAMETOOLONG for names that can't be; ENOSPC and EROFS.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_snapshot_create(pool: *mut lode_pool, name: *const c_char) -> c_int {
     // SAFETY: a handle and a string, by C's promise.

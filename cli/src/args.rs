@@ -215,8 +215,9 @@ pub(crate) struct MountArgs {
     pub(crate) pool: PathBuf,
     /// Directory to mount it at
     pub(crate) dir: PathBuf,
-    /// Options, separated by commas: ro, relaxed, noatime, allow_other, default_permissions,
-    /// noviews, io_uring, noio_uring, page-size=SIZE, index-memory=SIZE, windows=MODE, flush=NAME, snapshot=NAME, scrub=PERIOD, scrub-rate=SIZE, emulate=NAME and its like, and those that mount(8)
+    /// Options, separated by commas: ro, relaxed, noatime, strictatime, allow_other, dev, suid, noexec,
+    /// noviews, io_uring, noio_uring, page-size=SIZE, index-memory=SIZE, windows=MODE, flush=NAME, heap_limit=SIZE,
+    /// heap_program_limit=SIZE, heap_reserve=SIZE, snapshot=NAME, scrub=PERIOD, scrub-rate=SIZE, emulate=NAME and its like, and those that mount(8)
     /// handles; remount, to change ro, dev, suid and exec of what is mounted
     #[arg(short = 'o', value_name = "OPTIONS", value_parser = OptionList)]
     pub(crate) options: Vec<MountOptions>,

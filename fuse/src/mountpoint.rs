@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// How long what is written out may be on its way.
 const WRITTEN_OUT_IN: Duration = Duration::from_secs(1);
+/// How long this mount's own requests are waited for.
+const ANSWERED_IN: Duration = Duration::from_secs(10);
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -204,14 +206,19 @@ pub fn detach(point: &Path) -> io::Result<()> {
 /// Has the kernel write out what was stored through mappings of the mount at `point`.
 ///
 /// The kernel sends all of it, but does not wait for the server to have taken it, as it does with other file systems (a server may never
-/// answer). So this waits until nothing is on its way, of this mount or another file system, for a second at most.
-pub fn sync(point: &Path) -> io::Result<()> {
+/// answer). So this waits until nothing is on its way, of this mount or another file system, for a second at most; for ten, while the
+/// mount has requests that are not answered. Says whether all of it has arrived, as far as that is known.
+pub fn sync(point: &Path) -> io::Result<bool> {
     apart::sync(point)?;
-    let end = Instant::now() + WRITTEN_OUT_IN;
-    while is_on_its_way(point) && Instant::now() < end {
+    let begun = Instant::now();
+    while is_on_its_way(point) {
+        let (waited, ours) = (begun.elapsed(), requests(point));
+        if waited > WRITTEN_OUT_IN && (ours.is_none_or(|ours| ours == 0) || waited > ANSWERED_IN) {
+            return Ok(ours == Some(0));
+        }
         thread::sleep(Duration::from_millis(1));
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Whether pages are being written out. Each processor counts some dozens of pages for itself before the kernel's

@@ -265,6 +265,37 @@ fn a_signal_that_somebody_sends_still_kills() {
     assert_eq!(end, End::Signal(libc::SIGBUS));
 }
 
+#[test]
+fn word_of_bad_memory_that_nobody_uses_ends_nothing() {
+    /// `BUS_MCEERR_AO`.
+    const TOLD_EARLY: i32 = 5;
+    /// Where a SIGBUS has its address.
+    const ADDRESS_AT: usize = 16;
+    let name = "word_of_bad_memory_that_nobody_uses_ends_nothing";
+    let end = in_other_process(name, || {
+        // SAFETY: takes numbers.
+        unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+        let directory = shm();
+        let door = cut_short(&directory, false);
+        drop(directory);
+        let address = door.medium().as_ptr() as usize + PAGE as usize;
+        // SAFETY: a zeroed siginfo is one; its address lies inside; a process may send itself any signal.
+        let sent = unsafe {
+            let mut info: libc::siginfo_t = core::mem::zeroed();
+            (info.si_signo, info.si_code) = (libc::SIGBUS, TOLD_EARLY);
+            (&raw mut info).cast::<u8>().add(ADDRESS_AT).cast::<usize>().write(address);
+            let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
+            let call = libc::SYS_rt_tgsigqueueinfo;
+            libc::syscall(call, process, thread, libc::SIGBUS, &raw const info)
+        };
+        // Who uses bad memory later has an error, as before.
+        sent == 0
+            && door.load_word(8).is_ok()
+            && door.load_word(2 * PAGE) == Err(MediaError::Poisoned { at: 2 * PAGE })
+    });
+    assert_eq!(end, End::Code(0));
+}
+
 extern "C" fn earlier_handler(_: libc::c_int) {
     // SAFETY: ends the process.
     unsafe { libc::_exit(42) };

@@ -188,3 +188,14 @@ fn its_address_space_is_given_back() {
     };
     assert!(!maps.lines().any(holds));
 }
+
+#[test]
+fn what_waits_for_stores_is_there_for_loads_all_the_same() {
+    let directory = shm();
+    let door = region(&directory, 8);
+    number(&door, 8);
+    // (As it is between a snapshot that is made and the first store.)
+    let view = door.medium().view(&[(0, 8 * PAGE)], &PLAIN, None).unwrap();
+    view.populate().unwrap();
+    assert_eq!(shown(&view), (0..8).collect::<Vec<_>>());
+}

@@ -133,7 +133,7 @@ fn make(pool: &Pool, stopping: &AtomicBool) {
     while !stopping.load(Relaxed) {
         thread::park_timeout(EVERY);
         if fences() - before > IDLE {
-            // (A file that is mapped lets none be made: then there are fewer.)
+            // (Files that the library has mapped do not keep it from being made. Where there is no space, say, there are fewer.)
             if pool.create_snapshot(made.to_string()).is_ok() {
                 made += 1;
             }

@@ -1,5 +1,5 @@
-//! `memory`: what a pool of a million files takes of main memory, when it has just been opened and
-//! when each file has been looked at.
+//! `memory`: what a pool of a million files takes of main memory, when it has just been opened,
+//! when each file has been looked at, and at most while each is, if that is limited.
 //!
 //! It is weighed in a process of its own: what others have allocated before, and given back, would
 //! hide a part of it.
@@ -71,7 +71,7 @@ fn make(path: &Path, files: u64, is_over: &dyn Fn() -> bool) -> io::Result<bool>
     let region = region.map_err(io::Error::other)?;
     Pool::format(&region, StdHost::new(), &FormatOptions::default()).map_err(io::Error::other)?;
     drop(region);
-    let pool = open(path)?;
+    let pool = open(path, None)?;
     let mut dir = pool.root();
     for number in 0..files {
         if number % WIDTH == 0 {
@@ -90,9 +90,10 @@ fn create(pool: &Opened, dir: Ino, name: &str, new: &NewInode) -> io::Result<Ino
     Ok(pool.create(dir, name.as_bytes(), new).map_err(io::Error::other)?.ino)
 }
 
-fn open(path: &Path) -> io::Result<Opened> {
+fn open(path: &Path, index_memory: Option<u64>) -> io::Result<Opened> {
     let region = Mapped::open(path, &RegionOptions::new()).map_err(io::Error::other)?;
-    Pool::open(region, StdHost::new(), &OpenOptions::default()).map_err(io::Error::other)
+    let options = OpenOptions { index_memory, ..OpenOptions::default() };
+    Pool::open(region, StdHost::new(), &options).map_err(io::Error::other)
 }
 
 fn weighed_by(lode: &Path, pool: &Path) -> io::Result<String> {
@@ -106,24 +107,36 @@ fn weighed_by(lode: &Path, pool: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// Weighs the pool at `path` when it is opened and when every file has been looked at: numbers, for
-/// [`memory`].
+/// Weighs the pool at `path` when it is opened and when every file has been looked at, and again with a limit, the most that
+/// is there meanwhile: numbers, for [`memory`].
 ///
 /// # Errors
 /// Where it can't be opened or read.
 pub fn weigh(path: &Path) -> io::Result<String> {
-    let pool = open(path)?;
+    let pool = open(path, None)?;
     let idle = weight(&pool)?;
-    let files = look_at_all(&pool)?;
+    let files = look_at_all(&pool, &mut || Ok(()))?;
     let touched = weight(&pool)?;
     pool.close().map_err(io::Error::other)?;
+    drop(pool);
+    let limited = open(path, Some(LIMIT))?;
+    let mut most = indexes(&limited)?;
+    look_at_all(&limited, &mut || {
+        most = most.max(indexes(&limited)?);
+        Ok(())
+    })?;
+    limited.close().map_err(io::Error::other)?;
     let Weight { indexes, process } = idle;
-    Ok(format!("{files} {indexes} {process} {} {}\n", touched.indexes, touched.process))
+    Ok(format!("{files} {indexes} {process} {} {} {most}\n", touched.indexes, touched.process))
 }
 
 fn weight(pool: &Opened) -> io::Result<Weight> {
-    let indexes = pool.gauges().map_err(io::Error::other)?.memory.total();
-    Ok(Weight { indexes, process: own_memory()? })
+    Ok(Weight { indexes: indexes(pool)?, process: own_memory()? })
+}
+
+/// Bytes of the engine's indexes now.
+fn indexes(pool: &Opened) -> io::Result<u64> {
+    Ok(pool.gauges().map_err(io::Error::other)?.memory.total())
 }
 
 /// Memory of this process that is no file's.
@@ -134,14 +147,15 @@ fn own_memory() -> io::Result<u64> {
     kib.map(|kib| kib << 10).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Looks every file up by its name; returns how many there are.
-fn look_at_all(pool: &Opened) -> io::Result<u64> {
+/// Looks every file up by its name, and calls `between` behind each directory; returns how many there are.
+fn look_at_all(pool: &Opened, between: &mut dyn FnMut() -> io::Result<()>) -> io::Result<u64> {
     let mut files = 0;
     for (dir, _) in names(pool, pool.root())? {
         for (_, name) in names(pool, dir)? {
             pool.lookup(dir, &name).map_err(io::Error::other)?;
             files += 1;
         }
+        between()?;
     }
     Ok(files)
 }
@@ -160,6 +174,10 @@ fn names(pool: &Opened, dir: Ino) -> io::Result<Vec<(Ino, Vec<u8>)>> {
 pub const IDLE: &str = "indexes, when the pool has been opened";
 /// The same when all has.
 pub const TOUCHED: &str = "indexes, when each file has been looked at";
+/// The most that it is meanwhile, by [`LIMIT`].
+pub const LIMITED: &str = "indexes, at most while each file is looked at with index_memory=100M";
+/// Bytes of memory that indexes may take there.
+pub const LIMIT: u64 = 100 << 20;
 /// How many files it was.
 pub const COUNT: &str = "files";
 const IDLE_PROCESS: &str = "process, when the pool has been opened";
@@ -167,7 +185,7 @@ const TOUCHED_PROCESS: &str = "process, when each file has been looked at";
 
 fn outcome(files: u64, text: &str) -> io::Result<Outcome> {
     let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [found, idle, idle_process, touched, touched_process] = *numbers else {
+    let [found, idle, idle_process, touched, touched_process, limited] = *numbers else {
         return Err(io::Error::other(format!("weighing told {text:?}")));
     };
     if found != files as f64 {
@@ -186,6 +204,7 @@ fn outcome(files: u64, text: &str) -> io::Result<Outcome> {
         figure(IDLE_PROCESS, idle_process, "bytes"),
         figure(TOUCHED, touched, "bytes"),
         figure(TOUCHED_PROCESS, touched_process, "bytes"),
+        figure(LIMITED, limited, "bytes"),
     ];
     Ok(Outcome { figures, ..Outcome::default() })
 }
@@ -206,6 +225,7 @@ mod tests {
         // All inodes come to memory by being looked at: some hundred bytes each.
         let each = (figure(TOUCHED) - figure(IDLE)) / 20_000.0;
         assert!((50.0..5000.0).contains(&each), "{text}");
+        assert!(figure(LIMITED) >= figure(IDLE) && figure(LIMITED) <= LIMIT as f64, "{text}");
         assert!(figure(IDLE) > 1000.0 && figure(IDLE_PROCESS) > 100_000.0, "{text}");
         assert!(outcome(20_001, &text).is_err() && outcome(1, "1 2 x").is_err());
     }

@@ -36,7 +36,9 @@ pub use levels::{
     BARE, BARE_MOUNT, FULL, FULL_MOUNT, LEVELS, METADATA, MOUNTS, SNAPSHOTS, SNAPSHOTS_MOUNT,
 };
 pub(crate) use lode_mount::needs_fuse;
-pub use million::{COUNT as FILE_COUNT, FILES, IDLE, TOUCHED, weigh};
+pub use million::{
+    COUNT as FILE_COUNT, FILES, IDLE, LIMIT as INDEX_LIMIT, LIMITED, TOUCHED, weigh,
+};
 pub use null_fuse::serve as serve_null_fuse;
 #[cfg(test)]
 pub(crate) use posix::Posix;

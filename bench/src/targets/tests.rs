@@ -208,6 +208,58 @@ fn memory_is_judged_where_there_was_room_for_a_million_files() {
     assert_eq!(of(1e5, 1e6).1, None);
 }
 
+/// What a rule judges by.
+fn factors(rule: &Rule) -> Vec<f64> {
+    match rule {
+        Rule::Rate(_, _, others) => others.iter().map(|(_, factor)| *factor).collect(),
+        Rule::Takes(_, most_ns) => vec![*most_ns as f64],
+        Rule::Time(_, _, _, factor)
+        | Rule::ScalesAsLimit(_, _, factor)
+        | Rule::Scales(_, _, factor)
+        | Rule::MountAdds(factor)
+        | Rule::Windows(factor)
+        | Rule::Opens(_, _, factor)
+        | Rule::Weighs(_, factor)
+        | Rule::Figure(_, _, factor)
+        | Rule::Ages(_, _, factor) => vec![*factor],
+    }
+}
+
+#[test]
+fn what_is_said_is_what_is_judged() {
+    for entry in TABLE {
+        // (What is said without a number: the option says it, once as much, nothing at all.)
+        if [
+            "stays under that",
+            "at least ext4's rate",
+            "no metadata at risk",
+            "none loses metadata",
+        ]
+        .contains(&entry.figure)
+        {
+            continue;
+        }
+        let words: Vec<&str> = entry.figure.split([' ', ',']).collect();
+        let said =
+            words.windows(2).filter_map(|pair| Some((pair[0].parse::<f64>().ok()?, pair[1])));
+        let said: Vec<[f64; 4]> = said
+            .map(|(number, unit)| match unit {
+                "%" => [number, number / 100.0, 1.0 + number / 100.0, 100.0 / number],
+                "ms" => [number * 1e6; 4],
+                "us" => [number * 1e3; 4],
+                "MB" => [number * 1e6; 4],
+                _ => [number; 4],
+            })
+            .collect();
+        let are_same = |one: f64, other: f64| (one - other).abs() <= other.abs() * 1e-9;
+        for factor in factors(&entry.rule) {
+            let is_said = said.iter().flatten().any(|said| are_same(*said, factor));
+            assert!(is_said, "{}: {} is said, {factor} judged by", entry.what, entry.figure);
+        }
+        assert!(!said.is_empty(), "{}: {}", entry.what, entry.figure);
+    }
+}
+
 #[test]
 fn lines_differ() {
     let mut all: Vec<_> = TABLE.iter().map(|entry| entry.what).collect();

@@ -420,9 +420,14 @@ impl InMount<'_> {
 impl Snapshots for InMount<'_> {
     fn create(&mut self, name: &OsStr) -> Result<()> {
         // What programs have stored through mappings is in the kernel's cache until then.
-        mountpoint::sync(self.dir).map_err(|error| {
+        let is_all_there = mountpoint::sync(self.dir).map_err(|error| {
             Failure::io("writing out what was stored through mappings", self.dir, &error)
         })?;
+        if !is_all_there {
+            eprintln!(
+                "lode snapshot: what was last stored through mappings may not be in the snapshot: it was still on its way to the pool"
+            );
+        }
         let request = json!({ "op": "snapshot-create", "name": name.as_bytes() });
         self.ask(&request, name).map(drop)
     }

@@ -269,7 +269,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// written back; what another thread has streamed there it has fenced. From then on they are the file's own, and mapped.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where a page of a range is not staged; nothing has changed then.
+    /// [`Error::Invalid`] where a page of a range is not staged, or lies behind the file's end by now; nothing has changed then.
     pub fn commit_staged(&self, file: &Handle<H>, ranges: &[(u64, u64)]) -> Result<()> {
         self.store.before_operation()?;
         let node = &file.node;
@@ -278,6 +278,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
             choose(state.file()?.maps.as_deref().map(|maps| &*maps.staged), ranges)?;
         if chosen.is_empty() {
             return Ok(());
+        }
+        // What is mapped behind the last page is zero, for who makes the file longer: the file may have become shorter since.
+        let pages = state.size.div_ceil(PAGE_BYTES);
+        if chosen.iter().any(|staged| staged.file_page + staged.run.pages > pages) {
+            return Err(Error::Invalid);
         }
         let state = &mut *state;
         if chosen.len() > usize::from(u16::MAX) / 2 {

@@ -13,6 +13,7 @@ use std::vec::Vec;
 
 use lode_testkit::Memory;
 
+use crate::layout::Superblock;
 use crate::space::tests::{Dice, TestHost};
 use crate::{
     FormatOptions, Ino, NewInode, OpenOptions, Pool, Protection, RenameMode, Result, SetAttr, mode,
@@ -21,7 +22,7 @@ use crate::{
 const FILE: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 0, gid: 0, rdev: 0 };
 const NAMES: u64 = 12;
 /// Pools in which a bit flips.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 550;
 
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -102,6 +103,14 @@ impl Used {
         Ok(())
     }
 
+    /// Ends a file whose log has pages.
+    fn end_a_long_log(&mut self) -> Result<()> {
+        for _ in 0..40 {
+            self.write("file-0")?;
+        }
+        self.unlink("file-0")
+    }
+
     fn rename(&mut self, name: &str) -> Result<()> {
         let to = format!("file-{}", self.dice.roll(NAMES));
         if self.files.contains_key(name) && name != to {
@@ -160,7 +169,11 @@ impl Used {
 
     fn flip(&mut self, which: u64) -> Option<&'static str> {
         let store = &self.pool.store;
-        match which % 8 {
+        let mut roll = |sides| self.dice.roll(sides);
+        match which % 11 {
+            8 => store.table.flip_some(&mut roll).map(|()| "of the free slots"),
+            9 => store.flip_waiting(true, &mut roll).map(|()| "of a slot that waits"),
+            10 => store.flip_waiting(false, &mut roll).map(|()| "of log pages that wait"),
             of_space @ ..4 => store.space.flip_some(of_space, &mut self.dice),
             of_snapshots => store.snapshots.flip_some(of_snapshots, &mut self.dice),
         }
@@ -176,6 +189,7 @@ fn whatever_bit_of_lists_and_manifests_flips_nothing_is_lost_then_or_later() {
             // (That it is full is no matter.)
             let _ = used.step();
         }
+        let _ = used.end_a_long_log();
         let Some(what) = used.flip(seed) else { continue };
         let case = format!("seed {seed}, {what}");
         *flips.entry(what).or_insert(0) += 1;
@@ -196,6 +210,38 @@ fn whatever_bit_of_lists_and_manifests_flips_nothing_is_lost_then_or_later() {
         used.compare(&case);
     }
     let told = format!("{flips:?}, {noticed} sessions left no checkpoint");
-    assert!(flips.len() == 8 && flips.values().all(|count| *count >= 20), "{told}");
+    assert!(flips.len() == 11 && flips.values().all(|count| *count >= 20), "{told}");
     assert!(noticed > 200, "{told}");
+}
+
+#[test]
+fn a_superblock_of_which_a_bit_flips_in_memory_is_stored_as_it_was() {
+    let flips: [fn(&mut Superblock); 10] = [
+        |it| it.pages ^= 1 << 7,
+        |it| it.secret[3] ^= 4,
+        |it| it.twin_log2 ^= 1,
+        |it| it.strip_log2 ^= 1,
+        |it| it.root ^= 1 << 9,
+        |it| it.root_nonce ^= 2,
+        |it| it.epoch ^= 1 << 30,
+        |it| it.update ^= 1,
+        |it| it.features[2] ^= 1 << 20,
+        |it| it.uuid[0] ^= 1,
+    ];
+    for (seed, flip) in (1..).zip(flips.iter().cycle().take(60)) {
+        let mut used = Used::new(seed);
+        for _ in 0..30 {
+            let _ = used.step();
+        }
+        used.pool.store.superblock.flip(flip);
+        for _ in 0..30 {
+            let _ = used.step();
+        }
+        used.pool.set_label(b"another").unwrap();
+        used.pool.close().unwrap();
+        used.pool = open(&used.memory);
+        assert!(used.pool.opening().clean, "seed {seed}");
+        assert_eq!(used.pool.check(&mut |_, _| ()).unwrap().damage, [], "seed {seed}");
+        used.compare(&format!("seed {seed}"));
+    }
 }

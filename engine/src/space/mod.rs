@@ -413,6 +413,12 @@ impl<H: Host> Space<H> {
         self.freed.flip(page);
     }
 
+    /// Something that was to be free is not known any more: this session leaves no checkpoint.
+    #[cold]
+    pub(crate) fn doubt(&self) {
+        self.doubted.store(true, Relaxed);
+    }
+
     /// Whether all that is known of free space says the same: trees, bitmap and count. Where it does not,
     /// something has changed that nobody stored, and what is free is to be found out anew. For the end of
     /// a session: nobody takes or gives meanwhile, nothing is set aside.

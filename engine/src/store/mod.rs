@@ -3,6 +3,7 @@
 
 mod bad;
 mod chain;
+mod held_superblock;
 mod lanes;
 mod lent;
 mod links;
@@ -46,8 +47,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
-use lock_api::Mutex;
 use lode_pmem::{Counters, Door, Line, Medium, Window};
+
+use held_superblock::HeldSuperblock;
 
 use crate::layout::{Anchor, Geometry, Link, LogSeed, PoolSeed, Superblock, Txid};
 use crate::space::Space;
@@ -59,12 +61,6 @@ fn halves<M: Medium>(window: &mut Window<'_, M>, at: u64, value: u64) {
         window.store(at + from, &half.to_le_bytes());
         window.flush(at + from, 4);
     }
-}
-
-/// A superblock behind a lock. (Not on its caller's stack.)
-#[inline(never)]
-fn held<H: Host>(superblock: &Superblock) -> Box<Mutex<H::Mutex, Superblock>> {
-    Box::new(Mutex::new(superblock.clone()))
 }
 
 /// The bad memory that is known. (Not on its caller's stack.)
@@ -90,7 +86,7 @@ pub(crate) struct Store<M: Medium, H: Host> {
     pub(crate) lanes: Lanes<H>,
     /// For inodes in memory.
     pub(crate) room: Box<Room>,
-    pub(crate) superblock: Box<Mutex<H::Mutex, Superblock>>,
+    pub(crate) superblock: HeldSuperblock<H>,
     pub(crate) epoch: AtomicU32,
     pub(crate) snapshots: Box<Snapshots<H>>,
     /// The last epoch that counts: later records of a pool that is rolled back did not happen.
@@ -147,7 +143,7 @@ impl<M: Medium, H: Host> Store<M, H> {
             lanes: Lanes::new(used, &geometry)?,
             sectors: Sectors::boxed(superblock.sectors, used, geometry.pages)?,
             room: Box::new(Room::of(None)),
-            superblock: held::<H>(superblock),
+            superblock: HeldSuperblock::new(superblock),
             epoch: AtomicU32::new(superblock.epoch),
             snapshots: Box::default(),
             counted: if superblock.rollback == 0 { u32::MAX } else { superblock.rollback },

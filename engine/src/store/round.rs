@@ -21,11 +21,45 @@ use crate::{Host, PAGE_BYTES, Result, Rule};
 const SLOTS_WORTH_A_ROUND: u64 = 512;
 const SMALL_PAGES: u64 = 64;
 
-/// Slots and log pages of dead inodes, waiting for a round.
+/// What waits in memory to be free: with a sum, as what is freed must be what has waited.
+#[derive(Clone, Copy)]
+struct Waiting<T> {
+    what: T,
+    sum: u64,
+}
+
+impl Waiting<u64> {
+    fn slot(ino: u64) -> Self {
+        Self { what: ino, sum: !ino }
+    }
+
+    /// The slot, if it is what was put there.
+    fn get(&self) -> Option<u64> {
+        (self.sum == !self.what).then_some(self.what)
+    }
+}
+
+impl Waiting<Run> {
+    fn run(run: Run) -> Self {
+        Self { what: run, sum: Self::sum_of(run) }
+    }
+
+    fn sum_of(run: Run) -> u64 {
+        !(run.page ^ run.pages.rotate_left(32))
+    }
+
+    /// The pages, if they are what was put there.
+    fn get(&self) -> Option<Run> {
+        (self.sum == Self::sum_of(self.what)).then_some(self.what)
+    }
+}
+
+/// Slots and log pages of dead inodes, waiting for a round. (What a flipped bit has made of them stays unused until the pool is
+/// opened again.)
 #[derive(Default)]
 struct Quarantine {
-    slots: Vec<u64>,
-    pages: Vec<Run>,
+    slots: Vec<Waiting<u64>>,
+    pages: Vec<Waiting<Run>>,
 }
 
 impl Quarantine {
@@ -179,7 +213,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
         let mut quarantine = self.reuse.quarantine.of(self.lane()).lock();
         if quarantine.slots.try_reserve(1).is_ok() {
-            quarantine.slots.push(ino);
+            quarantine.slots.push(Waiting::slot(ino));
         }
     }
 
@@ -190,7 +224,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
         let mut quarantine = self.reuse.quarantine.of(self.lane()).lock();
         if quarantine.pages.try_reserve(1).is_ok() {
-            quarantine.pages.push(run);
+            quarantine.pages.push(Waiting::run(run));
             self.reuse.quarantined_pages.fetch_add(run.pages, Relaxed);
         }
     }
@@ -213,7 +247,8 @@ impl<M: Medium, H: Host> Store<M, H> {
         for quarantine in self.reuse.quarantine.iter() {
             let Quarantine { slots, pages } = &*quarantine.lock();
             waiting += slots.len() as u64;
-            bytes += list_bytes::<u64>(slots.capacity()) + list_bytes::<Run>(pages.capacity());
+            bytes += list_bytes::<Waiting<u64>>(slots.capacity())
+                + list_bytes::<Waiting<Run>>(pages.capacity());
         }
         (waiting, bytes)
     }
@@ -227,8 +262,18 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Calls `each` with the pages that wait.
     pub(crate) fn for_each_quarantined(&self, each: &mut dyn FnMut(Run)) {
         for quarantine in self.reuse.quarantine.iter() {
-            quarantine.lock().pages.iter().for_each(|run| each(*run));
+            let quarantine = quarantine.lock();
+            quarantine.pages.iter().filter_map(|waiting| self.waited(waiting)).for_each(&mut *each);
         }
+    }
+
+    /// The pages that have waited, if they are those that were put there; else nobody knows what is free now.
+    fn waited(&self, waiting: &Waiting<Run>) -> Option<Run> {
+        let run = waiting.get();
+        if run.is_none() {
+            self.space.doubt();
+        }
+        run
     }
 
     /// Takes out what is in quarantine now.
@@ -274,16 +319,38 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     fn end_quarantine(&self, batch: Quarantine) -> Result<()> {
-        for ino in &batch.slots {
-            self.table.give_slot(*ino);
-        }
+        batch
+            .slots
+            .iter()
+            .filter_map(Waiting::<u64>::get)
+            .for_each(|ino| self.table.give_slot(ino));
         let mut first_error = Ok(());
-        for run in &batch.pages {
+        for run in batch.pages.iter().filter_map(|waiting| self.waited(waiting)) {
             self.reuse.quarantined_pages.fetch_sub(run.pages, Relaxed);
-            if let Err(error) = self.try_give_metadata(*run) {
+            if let Err(error) = self.try_give_metadata(run) {
                 first_error = Err(error);
             }
         }
         first_error
+    }
+
+    /// A bit of what waits flips: of a slot, or of pages.
+    #[cfg(test)]
+    pub(crate) fn flip_waiting(
+        &self,
+        of_slots: bool,
+        roll: &mut dyn FnMut(u64) -> u64,
+    ) -> Option<()> {
+        let mut quarantine = self.reuse.quarantine.of(0).lock();
+        // (One that makes a neighbour of it.)
+        let bit = 1 << roll(4);
+        let Quarantine { slots, pages } = &mut *quarantine;
+        let count = if of_slots { slots.len() } else { pages.len() };
+        let at = (count > 0).then(|| roll(count as u64) as usize)?;
+        match of_slots {
+            true => slots.get_mut(at)?.what ^= bit,
+            false => pages.get_mut(at)?.what.page ^= bit,
+        }
+        Some(())
     }
 }

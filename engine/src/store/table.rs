@@ -48,9 +48,33 @@ pub(crate) struct Slot {
     pub(crate) index: u32,
 }
 
+/// Which of 64 slots are free, a bit for each: with its complement, as what a new inode takes must not be a living one's.
+#[derive(Clone, Copy)]
+struct FreeWord {
+    word: u64,
+    complement: u64,
+}
+
+impl FreeWord {
+    const NONE: Self = Self { word: 0, complement: !0 };
+
+    /// What is free, as far as that is known: where a bit has flipped, none is until the pool is opened again.
+    fn get(&mut self) -> u64 {
+        if self.word != !self.complement {
+            *self = Self::NONE;
+        }
+        self.word
+    }
+
+    fn set(&mut self, word: u64) {
+        *self = Self { word, complement: !word };
+    }
+}
+
 struct Slots {
     piece: Arc<Piece>,
-    free: Vec<u64>,
+    free: Vec<FreeWord>,
+    /// So many are free, but for those of which that is not known any more.
     free_count: u32,
 }
 
@@ -148,7 +172,7 @@ impl Slots {
         let words = piece.slots().div_ceil(64) as usize;
         let mut free = Vec::new();
         free.try_reserve_exact(words)?;
-        free.resize(words, 0u64);
+        free.resize(words, FreeWord::NONE);
         let mut slots = Self { piece, free, free_count: 0 };
         for index in 1..slots.piece.slots() {
             if slots.piece.tail(index) == 0 {
@@ -158,34 +182,57 @@ impl Slots {
         Ok(slots)
     }
 
-    fn give(&mut self, index: u32) {
-        if let Some(word) = self.free.get_mut(index as usize / 64)
-            && *word & 1 << (index % 64) == 0
-        {
-            *word |= 1 << (index % 64);
-            self.free_count += 1;
-        }
-    }
-
-    fn take(&mut self) -> Option<u32> {
-        let (at, word) = self.free.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
-        let bit = word.trailing_zeros();
-        *word &= *word - 1;
-        self.free_count -= 1;
-        Some(at as u32 * 64 + bit)
+    /// Makes a slot a free one; says whether it was not.
+    fn give(&mut self, index: u32) -> bool {
+        self.change(index, true)
     }
 
     /// Makes a slot one that is not free; says whether it was.
     fn keep(&mut self, index: u32) -> bool {
-        let Some(word) = self.free.get_mut(index as usize / 64) else { return false };
-        let was_free = *word & 1 << (index % 64) != 0;
-        *word &= !(1 << (index % 64));
-        self.free_count -= u32::from(was_free);
-        was_free
+        self.change(index, false)
     }
 
-    fn is_empty(&self) -> bool {
-        self.free_count == self.piece.slots() - 1
+    fn change(&mut self, index: u32, is_free: bool) -> bool {
+        let Some(held) = self.free.get_mut(index as usize / 64) else { return false };
+        let (word, bit) = (held.get(), 1 << (index % 64));
+        if (word & bit != 0) == is_free {
+            return false;
+        }
+        held.set(word ^ bit);
+        self.free_count = match is_free {
+            true => self.free_count + 1,
+            false => self.free_count.saturating_sub(1),
+        };
+        true
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        for (at, held) in self.free.iter_mut().enumerate() {
+            let word = held.get();
+            if word != 0 {
+                held.set(word & (word - 1));
+                self.free_count = self.free_count.saturating_sub(1);
+                return Some(at as u32 * 64 + word.trailing_zeros());
+            }
+        }
+        // (Of what was counted something is not known any more.)
+        self.free_count = 0;
+        None
+    }
+
+    /// Whether no slot is in use. Counted where it is likely: nothing is given up for a count alone.
+    fn is_empty(&mut self) -> bool {
+        let all = self.piece.slots() - 1;
+        self.free_count == all
+            && self.free.iter_mut().map(|held| held.get().count_ones()).sum::<u32>() == all
+    }
+
+    /// A bit of what is free flips.
+    #[cfg(test)]
+    fn flip(&mut self, at: usize, bit: u32) {
+        if let Some(held) = self.free.get_mut(at) {
+            held.word ^= 1 << (bit % 64);
+        }
     }
 }
 
@@ -240,7 +287,7 @@ impl<H: Host> Table<H> {
             let chain = chain.lock();
             bytes += list_bytes::<Slots>(chain.pieces.capacity());
             for slots in &chain.pieces {
-                bytes += list_bytes::<u64>(slots.free.capacity());
+                bytes += list_bytes::<FreeWord>(slots.free.capacity());
                 bytes += size_of::<Piece>() as u64;
                 bytes += list_bytes::<TailSeal>(slots.piece.tails.capacity());
             }
@@ -273,8 +320,7 @@ impl<H: Host> Table<H> {
         let Some(chain) = self.chains.get(usize::from(slot.piece.header.lane)) else { return };
         let mut chain = chain.lock();
         let found = chain.pieces.iter_mut().find(|slots| Arc::ptr_eq(&slots.piece, &slot.piece));
-        if let Some(slots) = found {
-            slots.give(slot.index);
+        if found.is_some_and(|slots| slots.give(slot.index)) {
             chain.free_count += 1;
         }
     }
@@ -286,13 +332,25 @@ impl<H: Host> Table<H> {
         let mut chain = chain.lock();
         let found = chain.pieces.iter_mut().find(|slots| Arc::ptr_eq(&slots.piece, &slot.piece));
         if found.is_some_and(|slots| slots.keep(slot.index)) {
-            chain.free_count -= 1;
+            chain.free_count = chain.free_count.saturating_sub(1);
         }
     }
 
     /// Counts an inode that came to be, or ended.
     pub(crate) fn count_used(&self, slot: &Slot, born: bool) {
         self.used.count(usize::from(slot.piece.header.lane), born);
+    }
+
+    /// A bit of what slots are free flips: of a lane that has any.
+    #[cfg(test)]
+    pub(crate) fn flip_some(&self, roll: &mut dyn FnMut(u64) -> u64) -> Option<()> {
+        let mut chain = self.chains.get(0)?.lock();
+        let pieces = chain.pieces.len() as u64;
+        let slots =
+            (pieces > 0).then(|| roll(pieces)).and_then(|at| chain.pieces.get_mut(at as usize))?;
+        let words = slots.free.len() as u64;
+        slots.flip(roll(words) as usize, roll(64) as u32);
+        Some(())
     }
 
     fn take_from(&self, lane: usize) -> Option<Slot> {
@@ -305,11 +363,14 @@ impl Chain {
         if self.free_count == 0 {
             return None;
         }
-        let slots = self.pieces.iter_mut().rev().find(|slots| slots.free_count > 0)?;
-        let index = slots.take()?;
-        let piece = slots.piece.clone();
-        self.free_count -= 1;
-        Some(Slot { piece, index })
+        for slots in self.pieces.iter_mut().rev().filter(|slots| slots.free_count > 0) {
+            if let Some(index) = slots.take() {
+                self.free_count = self.free_count.saturating_sub(1);
+                return Some(Slot { piece: slots.piece.clone(), index });
+            }
+        }
+        self.free_count = 0;
+        None
     }
 }
 
@@ -435,7 +496,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         for (lane, chain) in self.table.chains.iter().enumerate() {
             let mut chain = chain.lock();
             let mut at = 0;
-            while let Some(slots) = chain.pieces.get(at) {
+            while let Some(slots) = chain.pieces.get_mut(at) {
                 if !slots.is_empty() {
                     at += 1;
                     continue;
@@ -451,7 +512,7 @@ impl<M: Medium, H: Host> Store<M, H> {
                 self.store_link(link_at, next);
                 self.door.fence(self.counters())?;
                 let slots = chain.pieces.remove(at);
-                chain.free_count -= u64::from(slots.free_count);
+                chain.free_count = chain.free_count.saturating_sub(u64::from(slots.free_count));
                 self.table.by_ino.write().remove(&slots.piece.ino(0));
                 self.give_metadata(slots.piece.run());
             }

@@ -2,8 +2,8 @@
 //! what is staged becomes the file's wholly or not at all.
 
 use lode_engine::{
-    Error, Fallocate, FormatOptions, Handle, MapExtent, NewInode, OpenOptions, Pool, SetAttr,
-    Staging, mode,
+    Error, Fallocate, FormatOptions, Handle, MapExtent, NewInode, OpenOptions, Pool, Protection,
+    SetAttr, Staging, mode,
 };
 use lode_testkit::fs::TestPool;
 use lode_testkit::{Memory, TestHost};
@@ -166,6 +166,40 @@ fn what_is_staged_becomes_the_files_at_its_commit_and_not_before() {
     assert_eq!(pool.statfs().pages_free, free);
     pool.unmap(&f);
     sound(&pool);
+}
+
+#[test]
+fn what_is_staged_behind_the_end_never_becomes_the_files() {
+    for protection in [Protection::None, Protection::Metadata, Protection::Full] {
+        let (memory, host) = (Memory::new(16 << 20), TestHost::new(5));
+        let format = FormatOptions { protection, ..FormatOptions::default() };
+        Pool::format(memory.clone(), host.clone(), &format).unwrap();
+        let pool = Pool::open(memory, host, &OpenOptions::default()).unwrap();
+        let resize = |size| {
+            let changes = SetAttr { size: Some(size), ..SetAttr::default() };
+            pool.setattr(pool.lookup(pool.root(), b"f").unwrap().ino, &changes).unwrap();
+        };
+        let f = file(&pool, "f", &[1; 3 * PAGE as usize]);
+        pool.map(&f, 0, 3 * PAGE).unwrap();
+        let staged = pool.stage(&f, 0, 3 * PAGE, Staging::Copied).unwrap();
+        for offset in [0, PAGE, 2 * PAGE] {
+            store(&pool, place(&staged, offset), &[0xaa; PAGE as usize]);
+        }
+        resize(100);
+        for ranges in [[(0, 3 * PAGE); 1], [(PAGE, PAGE); 1], [(2 * PAGE, PAGE); 1]] {
+            assert_eq!(pool.commit_staged(&f, &ranges), Err(Error::Invalid), "{ranges:?}");
+        }
+        assert_eq!(read(&pool, &f), [1; 100]);
+        // Of the page with the end in it what is in front of that does.
+        pool.commit_staged(&f, &[(0, PAGE)]).unwrap();
+        pool.unmap(&f);
+        resize(3 * PAGE);
+        let mut expected = [0; 3 * PAGE as usize];
+        expected[..100].fill(0xaa);
+        assert!(read(&pool, &f) == expected, "{protection:?}: bytes that never were in the file");
+        assert!(crashed_read(&pool, "f") == expected, "{protection:?}");
+        sound(&pool);
+    }
 }
 
 #[test]

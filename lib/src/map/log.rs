@@ -41,6 +41,9 @@ const PREFIX: usize = 16;
 const GROWTH_LEAST: u64 = 1 << 20;
 const GROWTH_MOST: u64 = 256 << 20;
 
+/// Bytes of a file that is no log yet that are looked at together.
+const BLANK_AT_A_TIME: usize = 64 << 10;
+
 type Outcome<T> = std::result::Result<T, Cause>;
 
 /// Where an entry of a [`Log`] is: positions grow with each entry.
@@ -148,10 +151,13 @@ impl Inner {
         let wanted = capacity.checked_add(LINE).and_then(|end| end.checked_next_multiple_of(PAGE));
         let wanted = wanted.ok_or(Cause::Number(libc::EFBIG))?;
         // What is no log stays as it is.
-        find_state(|at| {
+        let begun = find_state(|at| {
             let mut word = [0; 8];
             file.read_some_at(&mut word, at).map(|_| word)
         })?;
+        if begun.is_none() && !is_blank(&file)? {
+            return Err(Cause::Number(libc::EINVAL));
+        }
         if size < wanted {
             extend(&file, size, wanted)?;
         }
@@ -285,6 +291,23 @@ fn extend(file: &File, size: u64, to: u64) -> Outcome<()> {
 
 fn mapped(file: &File, len: u64) -> Outcome<Map> {
     file.map(0, len, MapOptions::new().write(true)).map_err(Error::into_cause)
+}
+
+/// Whether there is nothing but zeros where a log's entries would be.
+fn is_blank(file: &File) -> Outcome<bool> {
+    let mut bytes = vec![0; BLANK_AT_A_TIME];
+    let mut at = STATE_AT;
+    loop {
+        let read = file.read_some_at(&mut bytes, at)?;
+        let bytes = bytes.get(..read).unwrap_or_default();
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        if read == 0 {
+            return Ok(true);
+        }
+        at += read as u64;
+    }
 }
 
 /// The words of the first line before the state.

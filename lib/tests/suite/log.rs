@@ -114,7 +114,13 @@ fn a_log_whose_making_was_cut_off_is_made_and_what_is_none_is_refused() {
         assert_eq!(all(&Log::open(&pool, "log", 0).unwrap()), [b"entry"]);
         pool.write("log", [0; 4096]).unwrap();
     }
-    for other in [&b"something"[..], b"LodeLog\0\x02", &[0, 0, 0, 0, 0, 0, 0, 0, 9]] {
+    // (As file systems have it, whose own begins after 1024 bytes.)
+    let mut image = vec![0; 200_000];
+    image[150_000] = 1;
+    let begun = [&b"LodeLog\0\x01\0\0\0\0\0\0\0"[..], &[0; 100], b"something"].concat();
+    let others =
+        [&b"something"[..], b"LodeLog\0\x02", &[0, 0, 0, 0, 0, 0, 0, 0, 9], &image, &begun];
+    for other in others {
         pool.write("log", other).unwrap();
         let before = pool.read("log").unwrap();
         let refused = Log::open(&pool, "log", 0).err().unwrap();

@@ -4,7 +4,7 @@
 //! raises SIGBUS (poison; a file cut short behind the mapping) ends with an error,
 //! not with a signal. A store there is done again after the page has been mapped anew (`bad`); one to what was
 //! cut off the file of a device of blocks goes nowhere, and its caller is told (`cut`), as does one to a page of it that the file system has no space for (`full`). A load by a thread whose rights to a region's protection key
-//! are still those it was born with is given the right to load and repeated. A store to a view that
+//! are still those it was born with is given the right to load and repeated. Word of bad memory in a region that nobody is using just then is no reason to end. A store to a view that
 //! is protected waits until that is answered (`stores`). Any
 //! other fault, stray stores above all, goes to whoever handled the signal before,
 //! and kills the process if nobody did. Of a SIGBUS in a region that nothing helps against standard error is told.
@@ -46,6 +46,7 @@ static BEFORE_SEGV: OnceLock<libc::sigaction> = OnceLock::new();
 const SEGV_PKUERR: c_int = 4;
 const BUS_ADRERR: c_int = 2;
 const BUS_MCEERR_AR: c_int = 4;
+const BUS_MCEERR_AO: c_int = 5;
 /// In the page fault error code: the access was a store.
 const ERROR_CODE_STORE: i64 = 1 << 1;
 
@@ -90,7 +91,9 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     // SAFETY: the kernel passes valid pointers with SA_SIGINFO.
     let handled = unsafe {
         match signal {
-            libc::SIGBUS => end_load(&*info, &mut *context) || do_again(&*info, &*context),
+            libc::SIGBUS => {
+                end_load(&*info, &mut *context) || do_again(&*info, &*context) || is_early(&*info)
+            }
             libc::SIGSEGV => grant_load(&*info, context) || stores::wait(&*info, &*context),
             _ => false,
         }
@@ -122,6 +125,13 @@ fn do_again(info: &libc::siginfo_t, context: &libc::ucontext_t) -> bool {
     let is_poison = info.si_code == BUS_MCEERR_AR;
     // SAFETY: these codes carry an address.
     is_memory && bad::renew(unsafe { info.si_addr() } as usize, is_store, is_poison)
+}
+
+/// Whether the kernel tells of memory of a region that has gone bad, and nobody was about to use it: another process met it, or a
+/// patrol of the memory did. Who uses it later is told by a signal of his own.
+fn is_early(info: &libc::siginfo_t) -> bool {
+    // SAFETY: this code carries an address.
+    info.si_code == BUS_MCEERR_AO && places::find(unsafe { info.si_addr() } as usize).is_some()
 }
 
 /// Bytes of the naturally aligned block around the address that are bad.

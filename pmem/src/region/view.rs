@@ -216,7 +216,13 @@ impl View {
 
     /// Has all of it there at once: no access has to wait for the system. (For stores where they are allowed.)
     pub fn populate(&self) -> Result<(), RegionError> {
-        let populated = self.region().mapping.populate(self.is_writable());
+        // (Where stores wait, as a snapshot is made meanwhile, it is there for loads.)
+        let mapping = &self.region().mapping;
+        let writable = self.is_writable();
+        let populated = mapping.populate(writable).or_else(|error| match writable {
+            true => mapping.populate(false),
+            false => Err(error),
+        });
         populated.map_err(|source| self.failed("populating a map of", source))
     }
 

@@ -257,7 +257,8 @@ impl Handler for Nodes {
             Operation::Rename { name, to, new_name, .. } => {
                 self.rename((node, name), (to, new_name))
             }
-            // (Nobody maps what it holds.)
+            // (`map-store-64` and `map-read-4k` map files. None of these is opened again, and nobody looks at what they hold: so
+            // that they are mapped need not be known.)
             Operation::Open { flags } => Ok(Answer::opened(self.keeping.open_flags(flags, false))),
             Operation::Opendir => self.keeping.opendir(),
             Operation::Read { offset, size, .. } => self.read(node, offset, size, scratch),
