@@ -77,7 +77,8 @@ fn places_of(files: &[PathBuf]) -> BTreeSet<String> {
         }
     }
     let stores = ["door.fence(", "door.fence_more(", "window.flush("];
-    let fences = |line: &str| stores.iter().any(|call| line.contains(call));
+    let opens = |line: &str| line.contains("door.window(") && line.contains(").flush(");
+    let fences = |line: &str| opens(line) || stores.iter().any(|call| line.contains(call));
     let direct = lines.iter().filter(|(_, line, ..)| fences(line));
     let (for_callers, here): (Vec<_>, Vec<_>) = direct.partition(|(.., tracked)| *tracked);
     let mut places: BTreeSet<String> = here.into_iter().map(|line| line.0.clone()).collect();

@@ -14,14 +14,14 @@ use crate::layout::{SUPERBLOCK_BYTES, Superblock};
 
 /// It, twice.
 struct Copies {
-    first: Superblock,
-    second: Superblock,
+    first: Box<Superblock>,
+    second: Box<Superblock>,
     sum: u32,
 }
 
 /// A superblock behind a lock.
 pub(crate) struct HeldSuperblock<H: Host> {
-    copies: Box<Mutex<H::Mutex, Copies>>,
+    copies: Mutex<H::Mutex, Copies>,
 }
 
 /// What is locked.
@@ -55,13 +55,16 @@ impl Copies {
     }
 }
 
+/// Not on its caller's stack.
+#[inline(never)]
+fn boxed(superblock: &Superblock) -> Box<Superblock> {
+    Box::new(superblock.clone())
+}
+
 impl<H: Host> HeldSuperblock<H> {
-    // (Not on its caller's stack.)
-    #[inline(never)]
     pub(super) fn new(superblock: &Superblock) -> Self {
-        let (first, second) = (superblock.clone(), superblock.clone());
-        let sum = Copies::sum_of(superblock);
-        Self { copies: Box::new(Mutex::new(Copies { first, second, sum })) }
+        let [first, second] = [superblock; 2].map(boxed);
+        Self { copies: Mutex::new(Copies { first, second, sum: Copies::sum_of(superblock) }) }
     }
 
     pub(crate) fn lock(&self) -> SuperblockGuard<'_, H> {

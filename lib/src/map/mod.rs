@@ -125,7 +125,7 @@ impl Map {
             open.writable()?;
         }
         let asked = if options.write { Some(open.stores()?) } else { None };
-        let align = [GIANT, HUGE].into_iter().find(|size| len >= *size).unwrap_or(PAGE);
+        let align = alignment(len);
         let (writable, phase) = (options.write, offset % align);
         let how = ViewOptions { writable, align, phase };
         let (mut made, mut refused) = (None, None);
@@ -375,5 +375,23 @@ fn cause(error: MediaError) -> Cause {
     match error {
         MediaError::OutOfBounds { .. } => Cause::Number(libc::EFAULT),
         other => Cause::Engine(other.into()),
+    }
+}
+
+/// What pages a map of so many bytes is to be mapped by, if the file lies in such.
+fn alignment(len: u64) -> u64 {
+    [GIANT, HUGE].into_iter().find(|size| len >= *size).unwrap_or(PAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_aligned_to_the_largest_pages_that_they_fill() {
+        let pages = |len| alignment(len);
+        assert_eq!([1, (2 << 20) - 1].map(pages), [4096; 2]);
+        assert_eq!([2 << 20, (1 << 30) - 1].map(pages), [2 << 20; 2]);
+        assert_eq!([1 << 30, 1 << 40].map(pages), [1 << 30; 2]);
     }
 }

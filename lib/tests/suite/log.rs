@@ -1,8 +1,10 @@
 //! The log in a mapped file: what was appended is there, after a kill and after torn stores, and
 //! nothing else ever.
 
+use std::time::{Duration, Instant};
+
 use crate::common::{PoolFile, errno, forbid};
-use lode::{FlushStrategy, Log, OpenOptions, Pool, PoolOptions};
+use lode::{FlushStrategy, Log, OpenOptions, Pool, PoolOptions, Profile};
 
 fn all(log: &Log) -> Vec<Vec<u8>> {
     log.entries(0).unwrap().map(|entry| entry.unwrap().1).collect()
@@ -187,6 +189,25 @@ fn an_append_is_one_fence_and_no_record() {
         log.append(&[1; 200]).unwrap();
     }
     assert_eq!(pool.stats().unwrap().door, before, "the file's log was written");
+}
+
+#[test]
+fn an_append_waits_for_the_medium_once() {
+    const FENCE: Duration = Duration::from_millis(2);
+    let medium = Profile { fence_ns: FENCE.as_nanos() as u32, ..Profile::default() };
+    let at = PoolFile::new(16);
+    drop(at.open());
+    let pool = PoolOptions::new().emulate(medium).open(&at.path).unwrap();
+    let log = Log::open(&pool, "log", 1 << 20).unwrap();
+    for entries in [&[&b"one"[..]][..], &[&[1; 500][..], b"two", &[3; 3000]]] {
+        let times = (0..7).map(|_| {
+            let began = Instant::now();
+            log.append_all(entries).unwrap();
+            began.elapsed()
+        });
+        let least = times.min().unwrap();
+        assert!((FENCE..2 * FENCE).contains(&least), "{} entries: {least:?}", entries.len());
+    }
 }
 
 /// Calls `work` in a thread that can't write to the disk.

@@ -2,11 +2,15 @@
 // A list of ranges may be of one.
 #![allow(clippy::single_range_in_vec_init)]
 
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use crate::common::{PoolFile, errno, forbid};
-use lode::{File, Map, MapOptions, OpenOptions, PageSize, Pool, PoolOptions, Staging};
+use lode::{
+    Bandwidth, File, Map, MapOptions, OpenOptions, PageSize, Pool, PoolOptions, Profile, Staging,
+};
 
 const PAGE: u64 = 4096;
 
@@ -28,6 +32,32 @@ fn crashed(pool: &PoolFile) -> (tempfile::TempDir, Pool) {
     std::fs::copy(&pool.path, &copy).unwrap();
     let opened = Pool::open(&copy).unwrap();
     (dir, opened)
+}
+
+#[test]
+fn what_is_persisted_is_what_was_asked_for_to_the_line() {
+    // On a medium that takes a byte in a microsecond.
+    let medium =
+        Profile { write: Some(Bandwidth::Megabytes(NonZeroU32::MIN)), ..Profile::default() };
+    let at = PoolFile::new(16);
+    drop(at.open());
+    let pool = PoolOptions::new().emulate(medium).open(&at.path).unwrap();
+    let file = made(&pool, "f", &[1; 2 * PAGE as usize]);
+    let map = file.map(0, 2 * PAGE, &writable()).unwrap();
+    let least = |from: u64, to: u64| {
+        let times = (0..7).map(|_| {
+            map.store(from, &vec![2; (to - from) as usize]).unwrap();
+            let began = Instant::now();
+            map.persist(from..to).unwrap();
+            began.elapsed()
+        });
+        times.min().unwrap()
+    };
+    for (from, to, lines) in [(10, 11, 1), (60, 70, 2), (PAGE - 64, PAGE, 1), (0, PAGE, 64)] {
+        let (found, line) = (least(from, to), Duration::from_micros(64));
+        let expected = line * (lines - 1) + line / 2..line * lines + line / 2;
+        assert!(expected.contains(&found), "{from}..{to}: {found:?} for {lines} lines");
+    }
 }
 
 #[test]
