@@ -98,11 +98,15 @@ impl Linger {
             return false;
         }
         let begin = Instant::now();
-        while begin.elapsed() < MOST {
+        // (Once at least, also where the thread was kept from its processor before.)
+        loop {
             if has_come() {
                 self.penalty /= 4;
                 one_more(&self.counts.paid);
                 return true;
+            }
+            if begin.elapsed() >= MOST {
+                break;
             }
         }
         self.penalty = (2 * self.penalty).clamp(1, MOST_SLEEPS);
