@@ -288,7 +288,7 @@ impl Map {
     /// stores to them are again in the file at once.
     ///
     /// # Errors
-    /// `EBADF` where the map can't be stored into; `EINVAL` where a page of a range is not staged; nothing has
+    /// `EBADF` where the map can't be stored into; `EINVAL` where a page of a range is not staged, or lies behind the file's end by now; nothing has
     /// changed then. `ENOSPC`, `EIO`.
     pub fn commit(&self, ranges: &[Range<u64>]) -> Result<()> {
         let _staging = self.staging.lock();
