@@ -212,9 +212,12 @@ pub fn sync(point: &Path) -> io::Result<bool> {
     apart::sync(point)?;
     let begun = Instant::now();
     while is_on_its_way(point) {
-        let (waited, ours) = (begun.elapsed(), requests(point));
-        if waited > WRITTEN_OUT_IN && (ours.is_none_or(|ours| ours == 0) || waited > ANSWERED_IN) {
-            return Ok(ours == Some(0));
+        let waited = begun.elapsed();
+        if waited > WRITTEN_OUT_IN {
+            let ours = requests(point);
+            if ours.is_none_or(|ours| ours == 0) || waited > ANSWERED_IN {
+                return Ok(ours == Some(0));
+            }
         }
         thread::sleep(Duration::from_millis(1));
     }

@@ -22,7 +22,6 @@ const SLOTS_WORTH_A_ROUND: u64 = 512;
 const SMALL_PAGES: u64 = 64;
 
 /// What waits in memory to be free: with a sum, as what is freed must be what has waited.
-#[derive(Clone, Copy)]
 struct Waiting<T> {
     what: T,
     sum: u64,

@@ -29,6 +29,7 @@ mod levels;
 mod log_damage;
 mod losses;
 mod lost_tables;
+mod many_snapshots;
 mod maps;
 mod media_errors;
 mod nameless;

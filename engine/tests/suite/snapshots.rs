@@ -590,23 +590,3 @@ fn damage_in_a_pool_with_snapshots_is_told_and_can_be_mended() {
     println!("{damaged} of 300 pools damaged, {salvaged} of them salvaged");
     assert!(damaged > 30 && salvaged * 10 > damaged * 8);
 }
-
-#[test]
-fn there_may_be_more_snapshots_than_a_file_has_room_for_names() {
-    const MANY: usize = 6000;
-    let name = |number: usize| format!("snapshot-of-day-{number}");
-    let memory = Memory::new(32 << 20);
-    Pool::format(memory.clone(), TestHost::new(1), &FormatOptions::default()).unwrap();
-    let pool: TestPool = Pool::open(memory.clone(), TestHost::new(1), &options()).unwrap();
-    for number in 0..MANY {
-        pool.create_snapshot(name(number).as_bytes()).unwrap();
-    }
-    pool.close().unwrap();
-    let pool: TestPool = Pool::open(memory, TestHost::new(1), &options()).unwrap();
-    assert_eq!(pool.snapshot_names().unwrap().len(), MANY);
-    for number in (0..MANY).step_by(2) {
-        pool.delete_snapshot(name(number).as_bytes()).unwrap();
-    }
-    assert_eq!(pool.snapshot_names().unwrap().len(), MANY / 2);
-    assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, []);
-}

@@ -92,7 +92,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     let handled = unsafe {
         match signal {
             libc::SIGBUS => {
-                end_load(&*info, &mut *context) || do_again(&*info, &*context) || is_early(&*info)
+                is_early(&*info) || end_load(&*info, &mut *context) || do_again(&*info, &*context)
             }
             libc::SIGSEGV => grant_load(&*info, context) || stores::wait(&*info, &*context),
             _ => false,
@@ -128,7 +128,7 @@ fn do_again(info: &libc::siginfo_t, context: &libc::ucontext_t) -> bool {
 }
 
 /// Whether the kernel tells of memory of a region that has gone bad, and nobody was about to use it: another process met it, or a
-/// patrol of the memory did. Who uses it later is told by a signal of his own.
+/// patrol of the memory did. Who uses it later is told by a signal of his own; what it interrupts has not failed, not even a load of ours.
 fn is_early(info: &libc::siginfo_t) -> bool {
     // SAFETY: this code carries an address.
     info.si_code == BUS_MCEERR_AO && places::find(unsafe { info.si_addr() } as usize).is_some()

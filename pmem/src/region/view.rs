@@ -219,9 +219,9 @@ impl View {
         // (Where stores wait, as a snapshot is made meanwhile, it is there for loads.)
         let mapping = &self.region().mapping;
         let writable = self.is_writable();
-        let populated = mapping.populate(writable).or_else(|error| match writable {
-            true => mapping.populate(false),
-            false => Err(error),
+        let populated = mapping.populate(writable).or_else(|error| match error.raw_os_error() {
+            Some(libc::EINVAL) if writable => mapping.populate(false),
+            _ => Err(error),
         });
         populated.map_err(|source| self.failed("populating a map of", source))
     }
