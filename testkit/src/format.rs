@@ -217,14 +217,15 @@ impl Run {
 }
 
 impl Survey {
-    /// Finds what is sealed in a good image.
+    /// Finds what is sealed in a good image. One that was read while it changed may lack anything; a chain in it that leads back
+    /// into itself ends.
     pub fn of(image: &[u8]) -> Self {
         let superblock = Superblock::read(image);
         let mut survey =
             Self { superblock, logs: Vec::new(), pieces: Vec::new(), segments: Vec::new() };
         for lane in 0..survey.superblock.lanes {
             let mut link = word(image, survey.superblock.lane_table + lane * 256 + 128);
-            while page_of(link) != 0 {
+            while page_of(link) != 0 && survey.pieces.len() < survey.superblock.pages as usize {
                 let piece = page_of(link) * PAGE;
                 survey.piece(image, piece);
                 link = word(image, piece + 40);
@@ -232,7 +233,7 @@ impl Survey {
         }
         if survey.superblock.checkpoint_session == survey.superblock.session {
             let mut page = survey.superblock.checkpoint;
-            while page != 0 {
+            while page != 0 && survey.segments.len() < survey.superblock.pages as usize {
                 let at = page as usize * PAGE;
                 survey.segments.push((at, word(image, at + 24) as usize));
                 page = word(image, at + 16);
@@ -265,13 +266,14 @@ impl Survey {
             runs.push(Run { anchor: slot, first, valid: 0, room: 6, seed, tag });
         }
         let mut link = head;
-        while page_of(link) != 0 {
+        while page_of(link) != 0 && runs.len() < self.superblock.pages as usize {
             let page = page_of(link);
             let at = page * PAGE;
-            if !self.superblock.is_anchor(image, at, b"LLOG") {
+            let own = word(image, at + 24);
+            let is_linked = u64::from(tag_of(own) & 0xFFFF) == link >> 34 & 0xFFFF;
+            if !is_linked || !self.superblock.is_anchor(image, at, b"LLOG") {
                 break;
             }
-            let own = word(image, at + 24);
             let seed =
                 log_seed(self.superblock.seed, [ino, nonce, page as u64, tag_of(own).into()]);
             let first = at + LINE;

@@ -2,7 +2,7 @@
 //! end. In a pool that was closed that holds for the last line too.
 
 use lode_engine::{Error, FormatOptions, Ino, NewInode, OpenOptions, Pool, SetAttr, mode};
-use lode_testkit::format::{LINE, Log, Survey};
+use lode_testkit::format::{LINE, Log, PAGE, Survey};
 use lode_testkit::rng::Rng;
 use lode_testkit::snapshot::{Snapshot, Times, difference, snapshot};
 use lode_testkit::{Memory, TestHost};
@@ -248,4 +248,24 @@ fn a_closed_pool_with_a_damaged_line_does_not_grow_and_is_left_as_it_was() {
         }
     }
     assert!(refused > grown, "{refused} refused, {grown} grown");
+}
+
+/// As it may be in an image that was read while the pool was in use: who looks for places in it must come to an end.
+#[test]
+fn a_log_whose_last_page_leads_back_into_it_ends() {
+    let made = make(true, false);
+    let survey = Survey::of(&made.image);
+    let pages = survey.superblock.pages as usize;
+    let log = survey.logs.iter().max_by_key(|log| log.runs.len()).unwrap();
+    let (run, back) = (log.runs.last().unwrap(), &log.runs[log.runs.len() / 2]);
+    assert!(back.anchor % PAGE == 0 && run.anchor % PAGE == 0, "{} runs", log.runs.len());
+    let mut image = made.image.clone();
+    let (at, to) = (run.anchor + 40, back.anchor / PAGE);
+    let link = survey.superblock.link(at, to as u64, back.tag, false);
+    image[at..at + 8].copy_from_slice(&link.to_le_bytes());
+    let again = Survey::of(&image).logs.into_iter().find(|it| it.ino == log.ino).unwrap();
+    assert!((log.runs.len()..=pages).contains(&again.runs.len()), "{} runs", again.runs.len());
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let pool = Pool::open(Memory::from_image(&image), TestHost::new(3), &options).unwrap();
+    assert!(!pool.check(&mut |_, _| ()).unwrap().damage.is_empty());
 }
