@@ -81,16 +81,15 @@ impl Room {
         self.dropped.load(Relaxed)
     }
 
-    /// Whether inodes take more than they may.
+    /// Whether inodes may take more than they should: what has come without being counted fits below the limit, too.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.used.load(Relaxed) > self.bytes.load(Relaxed)
+        self.used.load(Relaxed) > self.bytes.load(Relaxed) - self.slack()
     }
 
     /// Whether some more should go, once any do.
     pub(crate) fn is_short(&self) -> bool {
-        let bytes = self.bytes.load(Relaxed);
-        self.used.load(Relaxed) > bytes - bytes / SPARE_PART
+        self.used.load(Relaxed) > self.bytes.load(Relaxed) - 2 * self.slack()
     }
 
     /// How many inodes to look at now: as many as what has come in since may be worth, so that no

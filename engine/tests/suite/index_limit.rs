@@ -319,3 +319,31 @@ fn a_directory_larger_than_the_limit_is_served_and_dropped() {
     let memory = pool.gauges().unwrap().memory;
     assert!(memory.total() <= none + 200 * KIB && memory.entries < 100 * KIB, "{memory:?}");
 }
+
+/// What has come without having been counted yet is below the limit, too.
+#[test]
+fn who_looks_at_more_than_there_is_room_for_stays_under_the_limit() {
+    let memory = Memory::new(64 << 20);
+    let format = FormatOptions { lanes: 2, ..FormatOptions::default() };
+    Pool::format(memory.clone(), TestHost::new(1), &format).unwrap();
+    let pool = open(&memory, None);
+    let mut files = Vec::new();
+    for dir_number in 0..100 {
+        let dir = pool.create(pool.root(), &named("d", dir_number), &NEW_DIR).unwrap().ino;
+        files.extend((0..200).map(|it| pool.create(dir, &named("f", it), &NEW).unwrap().ino));
+    }
+    let all = pool.gauges().unwrap().memory.total();
+    pool.close().unwrap();
+    drop(pool);
+    let none = open(&memory, None).gauges().unwrap().memory.total();
+    for part in [2, 3, 8] {
+        let limit = none + (all - none) / part;
+        let pool = open(&memory.copy(), Some(limit));
+        for ino in &files {
+            pool.getattr(*ino).unwrap();
+            let total = pool.gauges().unwrap().memory.total();
+            assert!(total <= limit, "{total} of {limit}, {none} of {all} without inodes");
+        }
+        assert!(pool.stats().dropped_inodes > 5000);
+    }
+}
