@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use lode_crash::explore::Limits;
 use lode_crash::region::Profile;
 use lode_crash::run::{
-    Mutant, MutantReport, Report, What, html, left_out, mutants_of, run_batch, run_mutants, select,
-    stories,
+    Batch, Mutant, MutantReport, Report, What, html, left_out, mutants_of, run_batch, run_mutants,
+    select, stories,
 };
 
 use super::{Bar, UNKNOWN, WRONG, batch, check_page, page_or_findings};
@@ -34,7 +34,9 @@ pub(super) fn run(args: &CrashMutantsArgs, output: &Output) -> Result<u8> {
     let mut batch = batch(&args.effort, Limits::QUICK, None, &interrupt);
     let jobs = select(&What::ForMutants, &PROFILES, SEED, &batch.stop);
     let bar = Bar::new("exploring without mutants", output);
-    let sound = run_batch(&jobs, &batch, &bar);
+    // A glance comes to all places; what is found by more than that is looked at without the mutant, too.
+    let glance = Batch { limits: Limits::GLANCE, ..batch.clone() };
+    let sound = run_batch(&jobs, &glance, &bar);
     drop(bar);
     if !sound.failures.is_empty() {
         // Whatever is wrong anyway would kill any mutant.
