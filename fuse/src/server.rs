@@ -376,9 +376,17 @@ pub(crate) fn maintain<M: Medium + 'static, H: Host>(
     tell: Sender<Event>,
 ) -> Result<Maintenance> {
     let state = Arc::clone(state);
+    let mut told = false;
     let work = move || {
         let pass = if read_only { None } else { state.gate.enter().ok() };
-        let done = pass.map_or(Ok(()), |pass| pass.pool.maintain());
+        let done = pass.as_ref().map_or(Ok(()), |pass| pass.pool.maintain());
+        if pass.is_some_and(|pass| pass.pool.is_read_only()) && !std::mem::replace(&mut told, true)
+        {
+            tracing::error!(
+                "changes are refused from now on: what the server knows of the pool in memory contradicts itself; \
+                 mount it again, which finds it out anew"
+            );
+        }
         if state.gate.failed() {
             let _ = tell.send(Event::Failed);
             return ControlFlow::Break(());

@@ -232,6 +232,36 @@ fn a_mounted_pool_is_scrubbed_however_slowly() {
     server.umount();
 }
 
+/// How far it was, in lines such as `scrubbing: 12 of 64`, in bytes or in hundredths of the whole.
+fn parts(told: &str) -> Vec<&str> {
+    let lines = told.lines().filter_map(|line| line.split_once(": ").map(|(_, part)| part));
+    lines.filter(|part| part.contains(" of ") || part.ends_with('%')).collect()
+}
+
+#[test]
+fn who_waits_for_a_scrub_or_another_level_sees_how_far_it_is() {
+    let scratch = Scratch::new();
+    let (pool, dir) = (scratch.pool("pool", "64M"), scratch.dir("mount"));
+    let server = Server::mount(&pool, &dir, &scratch.path("log"));
+    fs::write(dir.join("file"), vec![7; 40 << 20]).unwrap();
+    server.umount();
+    for level in ["metadata", "full", "none"] {
+        let changed = lode(&["protect", text(&pool), level, "--progress"]).expect(0);
+        assert!(!parts(&changed.err).is_empty(), "{level}: {}", changed.err);
+        let quiet = lode(&["scrub", text(&pool)]).expect(0);
+        let told = lode(&["scrub", text(&pool), "--progress"]).expect(0);
+        assert!(!parts(&told.err).is_empty() && quiet.err.is_empty(), "{level}: {}", told.err);
+        assert_eq!(told.out.lines().count(), quiet.out.lines().count(), "{level}");
+    }
+    // Two seconds and more, with a line each.
+    let slow = ["scrub", text(&pool), "--progress", "--rate", "16M"];
+    let told = lode(&slow).expect(0).err;
+    let mut parts = parts(&told);
+    assert!(parts.len() >= 2, "{told}");
+    parts.dedup();
+    assert!(parts.len() >= 2, "it does not move: {told}");
+}
+
 #[test]
 fn what_is_no_pool_can_not_be_scrubbed() {
     lode(&["scrub", "/dev/null"]).expect(8);

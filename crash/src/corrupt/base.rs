@@ -24,6 +24,7 @@ use lode_testkit::system::PoolSystem;
 
 use super::damage::Phase;
 use super::medium::put;
+use super::more::one_more;
 use super::place::{Places, Waiting, session_and_list, waiting};
 use super::tree::{Numbers, Tree};
 use crate::region::{self, Pages, Simulated};
@@ -541,46 +542,4 @@ fn cut_at(medium: &Simulated, rng: &mut Rng) -> Pages {
     let choice: Vec<u16> =
         units.units.iter().map(|unit| rng.below(unit.alternatives.len() as u64) as u16).collect();
     units.image(&point.durable, &choice)
-}
-
-/// An operation on what a tree has.
-pub(super) fn one_more(tree: &Tree, rng: &mut Rng) -> Op {
-    let live: Vec<&super::tree::Node> = tree
-        .nodes
-        .iter()
-        .filter(|node| node.path.0.first().is_none_or(|name| name != b".lode"))
-        .collect();
-    let some = |rng: &mut Rng| live[rng.below(live.len() as u64) as usize];
-    let (one, other) = (some(rng), some(rng));
-    let files: Vec<_> = live.iter().filter(|node| node.kind == mode::FILE).collect();
-    let path = match files.len() {
-        0 => one.path.clone(),
-        many => files[rng.below(many as u64) as usize].path.clone(),
-    };
-    let to = Target::Path(path.clone());
-    let directory = |node: &super::tree::Node| match node.kind {
-        mode::DIRECTORY => node.path.clone(),
-        _ => Path(node.path.0.split_last().map_or(Vec::new(), |(_, above)| above.to_vec())),
-    };
-    let fresh = directory(other).join(format!("new {}", rng.below(1000)).as_bytes());
-    let data = Fill { len: 1 + rng.below(6000), fill: rng.below(1000) };
-    match rng.below(9) {
-        0 | 1 => Op::Write { to, offset: rng.below(12_000), data },
-        2 => {
-            let data = Fill { len: 1 + rng.below(700), ..data };
-            Op::Write { to, offset: rng.below(6000), data }
-        }
-        3 => Op::Append { to, data },
-        4 => {
-            let size = Some(rng.below(15_000));
-            Op::SetAttr { of: to, attrs: Attrs { size, ..Attrs::default() } }
-        }
-        5 => Op::Create { path: fresh, mode: mode::FILE | 0o640, rdev: 0 },
-        6 => Op::Unlink { path },
-        7 => Op::Rename { from: path, to: fresh, how: lode_engine::RenameMode::Replace },
-        _ => Op::SetAttr {
-            of: Target::Path(one.path.clone()),
-            attrs: Attrs { uid: Some(rng.below(9) as u32), ..Attrs::default() },
-        },
-    }
 }

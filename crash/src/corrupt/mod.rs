@@ -2,7 +2,7 @@
 //! use, or recovering; and what the engine makes of it, judged by the model.
 //!
 //! `base` makes pools with all that a pool can have, and `place` lists what lies where in them; `damage` draws
-//! what is damaged and how, `hurt` says what that may cost at the pool's level, and `trial` opens, uses, scrubs
+//! what is damaged and how, `more` what is done meanwhile, `hurt` says what that may cost at the pool's level, and `trial` opens, uses, scrubs
 //! and salvages the pool, and has all that it shows judged by `look` and, after a salvage, by `salvaged`. `matrix` does
 //! that many times, on all processors, and counts.
 
@@ -12,6 +12,7 @@ mod hurt;
 mod look;
 mod matrix;
 mod medium;
+mod more;
 mod place;
 mod salvaged;
 mod tally;

@@ -1,16 +1,19 @@
 //! One injection: a pool is damaged, opened, looked at, used, scrubbed, closed, and salvaged where need be.
 
 use lode_engine::{Corruption, Error, Finding, Outcome, Pool, Protection, Rule, What};
+use lode_model::Model;
 use lode_testkit::TestHost;
 use lode_testkit::execute::{Handles, execute};
+use lode_testkit::op::Op;
 use lode_testkit::rng::Rng;
 use lode_testkit::run::{same, show};
 
-use super::base::{Base, LATER_NS, Left, one_more, options};
+use super::base::{Base, LATER_NS, Left, options};
 use super::damage::{Damage, Phase};
 use super::hurt::{Hurt, Opened, opened};
 use super::look::{Look, is_damage};
 use super::medium::Struck;
+use super::more::{one_more, rarer};
 use super::salvaged::{Salvaged, Told};
 use super::tally::Verdict;
 use super::told::{Refused, tells};
@@ -20,8 +23,9 @@ type StruckPool = Pool<Struck, TestHost>;
 
 /// Bytes that a scrub looks at in one step.
 const SCRUB_STEP: u64 = 1 << 20;
-/// Operations in a pool that was damaged in use, at most.
+/// Operations in a pool that was damaged in use, at most; and of rarer kinds behind them.
 const OPERATIONS_MAX: u64 = 6;
+const RARER_MAX: u64 = 3;
 
 /// What is wrong.
 pub(super) struct Wrong {
@@ -283,11 +287,23 @@ impl Trial<'_> {
         self.hurt.later = true;
         self.was_used = true;
         let model = self.base.model.clone();
-        for step in 0..self.rng.below(OPERATIONS_MAX + 1) {
+        let at = |step: u64| {
             let now_ns = LATER_NS + step as i64 * 1000;
             host.set_now(now_ns);
             model.set_now(now_ns);
-            self.operation(&pool, &model)?;
+        };
+        for step in 0..self.rng.below(OPERATIONS_MAX + 1) {
+            at(step);
+            let op = one_more(&self.trees[0], &mut self.rng);
+            self.operation(&pool, &model, &op)?;
+        }
+        // (Drawn apart, so that names of injections still mean what they did.)
+        let mut apart = self.rng.clone();
+        for step in 0..if apart.once_in(3) { 1 + apart.below(RARER_MAX) } else { 0 } {
+            at(OPERATIONS_MAX + step);
+            for op in rarer(&self.trees[0], &mut apart) {
+                self.operation(&pool, &model, &op)?;
+            }
         }
         self.trees = vec![Tree::of(&model)?];
         self.look_and_scrub(&pool, "in use")?;
@@ -308,9 +324,8 @@ impl Trial<'_> {
     }
 
     /// One operation, on the pool and the model: it gives the same on both, or an error and no change.
-    fn operation(&mut self, pool: &StruckPool, model: &lode_model::Model) -> Result<(), Wrong> {
-        let op = one_more(&self.trees[0], &mut self.rng);
-        let found = execute(pool, &mut Handles::new(), &op);
+    fn operation(&mut self, pool: &StruckPool, model: &Model, op: &Op) -> Result<(), Wrong> {
+        let found = execute(pool, &mut Handles::new(), op);
         match found {
             Err(Error::NoSpace) => Ok(()),
             Err(error) if is_damage(error) || error == Error::ReadOnly => {
@@ -322,7 +337,7 @@ impl Trial<'_> {
                 if may { Ok(()) } else { Err(Wrong { what, is_open }) }
             }
             found => {
-                let wanted = execute(model, &mut Handles::new(), &op);
+                let wanted = execute(model, &mut Handles::new(), op);
                 if same(&wanted, &found) {
                     return Ok(());
                 }

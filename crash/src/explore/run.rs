@@ -225,8 +225,15 @@ impl<'s> Run<'s> {
     fn rollback(&mut self, name: &[u8]) -> Result<(), String> {
         self.pool.close().map_err(|error| format!("close: {error:?}"))?;
         let (medium, host) = (self.pool.medium().clone(), self.host.clone());
-        Pool::rollback(medium, host, name).map_err(|error| format!("rollback: {error:?}"))?;
-        self.model.rollback(name).map_err(|error| format!("the model: rollback: {error:?}"))?;
+        match Pool::rollback(medium, host, name) {
+            Err(Error::NoSpace) => self.no_space += 1,
+            found => {
+                let wanted = self.model.rollback(name);
+                if found.as_ref().err() != wanted.as_ref().err() {
+                    return Err(format!("rollback: {wanted:?} expected, {found:?} found"));
+                }
+            }
+        }
         self.remount(true)
     }
 

@@ -100,12 +100,12 @@ fn small(mut cases: Vec<Numbered>) -> Vec<Numbered> {
     cases
 }
 
-/// A case that takes as long as a fifth of all that mutants are looked for in, where shorter ones find the same.
-const LONG: &str = "what was received is given up where data has checksums";
+/// Cases that take as long as a fifth of all that mutants are looked for in, where shorter ones find the same.
+const LONG: &str = "what was received is given up where ";
 
 /// Those but the longest.
 fn brief(mut cases: Vec<Numbered>) -> Vec<Numbered> {
-    cases.retain(|(_, case)| case.name != LONG);
+    cases.retain(|(_, case)| !case.name.starts_with(LONG));
     cases
 }
 

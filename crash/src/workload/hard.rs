@@ -131,7 +131,14 @@ fn snapshots() -> Vec<Case> {
             back,
             "abandon b; receive b",
         ),
+        case(
+            "what was received is given up where metadata has copies",
+            twins(),
+            back,
+            "abandon b; create /n",
+        ),
         case("a rollback where metadata has copies", twins(), back, "rollback a; create /n"),
+        case("a rollback where data has checksums", full.clone(), back, "rollback a; create /n"),
         case(
             "a log that a snapshot sees grows",
             Geometry { log_lines: FEW_LINES, ..small() },

@@ -28,6 +28,9 @@ pub fn random_case(number: u64, seed: u64) -> Case {
     if geometry.lanes > 1 && rng.once_in(4) {
         other_cpus(&mut rng, &mut before, &mut ops);
     }
+    if rng.once_in(3) {
+        snapshots(&mut rng, &mut before, &mut ops);
+    }
     Case { name, trouble: Trouble::Power, geometry, before, ops, beside: Vec::new() }
 }
 
@@ -78,4 +81,19 @@ fn shape(rng: &mut Rng, geometry: &Geometry) -> Shape {
 fn other_cpus(rng: &mut Rng, before: &mut Vec<Op>, ops: &mut Vec<Op>) {
     before.push(Op::Cpus(rng.pick(&[1, 2, 3, 4])));
     ops.insert(0, if rng.once_in(2) { Op::Remount } else { Op::Crash });
+}
+
+/// Snapshots are made, end, and become what there is, among the other operations.
+fn snapshots(rng: &mut Rng, before: &mut Vec<Op>, ops: &mut Vec<Op>) {
+    for number in 0..2 + rng.below(3) {
+        let name = rng.pick(&[&b"s"[..], b"t"]).to_vec();
+        let op = match rng.below(6) {
+            _ if number == 0 => Op::Snapshot(name),
+            0..3 => Op::Snapshot(name),
+            3 | 4 => Op::Drop(name),
+            _ => Op::Rollback(name),
+        };
+        let list = if rng.once_in(3) { &mut *before } else { &mut *ops };
+        list.insert(rng.below(list.len() as u64 + 1) as usize, op);
+    }
 }

@@ -18,7 +18,7 @@ use crate::workload::aged::aged;
 use crate::workload::build::{ALL_LINES, FEW_LINES, operations};
 
 /// What a set-up may have, in the order of making it: its letter, and how it is made.
-const THINGS: [(char, &str); 15] = [
+const THINGS: [(char, &str); 16] = [
     ('d', "mkdir /d"),
     ('e', "mkdir /e"),
     ('s', "mkdir /d/s"),
@@ -28,6 +28,7 @@ const THINGS: [(char, &str); 15] = [
     ('f', "create /e/f; append /e/f 300 4"),
     ('l', "link /a /l"),
     ('y', "symlink /y %=0.100"),
+    ('n', "snapshot first"),
     ('j', "write /a 100 200 5"),
     ('x', "setxattr /a user.x 300 6"),
     ('z', "setxattr /d user.z 30 7"),
@@ -42,7 +43,7 @@ const FILES: [char; 4] = ['a', 'b', 'c', 'f'];
 const DIRECTORIES: [char; 3] = ['d', 'e', 's'];
 
 /// The operations, and the things that they need.
-const OPERATIONS: [(&str, &str); 84] = [
+const OPERATIONS: [(&str, &str); 88] = [
     ("create /a", ""),
     ("create /b", ""),
     ("create /d/c", "d"),
@@ -127,6 +128,10 @@ const OPERATIONS: [(&str, &str); 84] = [
     ("link @1 /b", "t"),
     ("append @1 3000 37", "t"),
     ("close 1", "t"),
+    ("snapshot first", ""),
+    ("snapshot second", "n"),
+    ("drop first", "n"),
+    ("rollback first", "n"),
 ];
 
 /// How many pairs there are.
@@ -240,11 +245,14 @@ fn make(names: &[char]) -> Vec<Op> {
 fn succeed(before: &[Op], ops: &[Op]) -> u32 {
     let (model, mut handles) = (Model::new(), Handles::new());
     let mut run = |op: &Op| {
-        if matches!(op, Op::Remount | Op::Crash) {
+        if matches!(op, Op::Remount | Op::Crash | Op::Rollback(_)) {
             handles.clear();
             model.release_all();
         }
-        execute(&model, &mut handles, op).is_ok()
+        match op {
+            Op::Rollback(name) => model.rollback(name).is_ok(),
+            op => execute(&model, &mut handles, op).is_ok(),
+        }
     };
     if !before.iter().all(&mut run) {
         return 0;

@@ -3,10 +3,10 @@
 //! Guarantees: a page of the list that nobody uses is given to nobody. A line of a file that is on it is lost, whatever the
 //! memory gives for it later, until the page is given up; what is stored over it goes to another page. The list outlives
 //! the session: it is stored behind the superblocks, under their fences. Nothing that is safe rests on it alone: what is not
-//! on it is met by the load that fails.
+//! on it is met by the load that fails. A bit of it that flips in memory changes nothing of that: each page is there twice.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use lock_api::Mutex;
 use lode_pmem::{MediaError, Medium};
@@ -28,14 +28,64 @@ pub(crate) enum Looked {
     Parts,
 }
 
+/// A page of the list, as it is kept: twice, each time with a sum.
+struct Known([Summed; 2]);
+
+#[derive(Clone, Copy)]
+struct Summed {
+    /// Its number, twice, and one more where it is part of something.
+    place: u64,
+    lines: u64,
+    sum: u64,
+}
+
+impl Summed {
+    fn of(bad: BadPage) -> Self {
+        let place = bad.page << 1 | u64::from(bad.in_use);
+        Self { place, lines: bad.lines, sum: Self::sum(place, bad.lines) }
+    }
+
+    fn sum(place: u64, lines: u64) -> u64 {
+        !(place ^ lines.rotate_left(32))
+    }
+
+    /// It, if it is what was put there.
+    fn get(&self) -> Option<BadPage> {
+        let bad = BadPage { page: self.place >> 1, lines: self.lines, in_use: self.place & 1 != 0 };
+        (self.sum == Self::sum(self.place, self.lines)).then_some(bad)
+    }
+}
+
+impl Known {
+    fn new(bad: BadPage) -> Self {
+        Self([Summed::of(bad); 2])
+    }
+
+    /// It; with a place that is no page's, should neither of the two be what was put there.
+    fn get(&self) -> BadPage {
+        let Self([first, second]) = self;
+        first.get().or_else(|| second.get()).unwrap_or_default()
+    }
+
+    fn set(&mut self, bad: BadPage) {
+        *self = Self::new(bad);
+    }
+}
+
 /// The bad pages that are known.
 pub(crate) struct Bad<H: Host> {
-    /// How many.
-    count: AtomicUsize,
+    /// How many, and in the upper half what that is not: so that no bit makes none of some.
+    count: AtomicU64,
     /// In order.
-    pages: Mutex<H::Mutex, Vec<BadPage>>,
-    /// The medium has another list.
-    changed: AtomicBool,
+    pages: Mutex<H::Mutex, Vec<Known>>,
+    /// The medium has another list, if any bit is set.
+    changed: AtomicU32,
+}
+
+/// What is in [`Bad::count`].
+const fn counted(pages: usize) -> u64 {
+    let low = pages as u32;
+    (!low as u64) << 32 | low as u64
 }
 
 impl<H: Host> Bad<H> {
@@ -43,18 +93,29 @@ impl<H: Host> Bad<H> {
     pub(super) fn new(pages: &[BadPage], geometry: &Geometry) -> Result<Self> {
         let mut list = Vec::new();
         list.try_reserve_exact(pages.len())?;
-        list.extend_from_slice(pages);
-        for bad in &mut list {
-            bad.in_use |= !geometry.holds(bad.page, 1);
-        }
-        let (changed, count) = (AtomicBool::new(false), AtomicUsize::new(list.len()));
-        Ok(Self { count, pages: Mutex::new(list), changed })
+        list.extend(pages.iter().map(|bad| {
+            let in_use = bad.in_use || !geometry.holds(bad.page, 1);
+            Known::new(BadPage { in_use, ..*bad })
+        }));
+        let count = AtomicU64::new(counted(list.len()));
+        Ok(Self { count, pages: Mutex::new(list), changed: AtomicU32::new(0) })
     }
 
     /// Whether there is any.
     #[inline]
     pub(crate) fn any(&self) -> bool {
-        self.count.load(Relaxed) != 0
+        self.count.load(Relaxed) != counted(0)
+    }
+
+    /// How many there are.
+    fn len(&self) -> usize {
+        self.pages.lock().len()
+    }
+
+    /// There are so many now, and others.
+    fn has_changed(&self, pages: usize) {
+        self.count.store(counted(pages), Relaxed);
+        self.changed.store(u32::MAX, Relaxed);
     }
 
     /// A copy of the list.
@@ -62,7 +123,7 @@ impl<H: Host> Bad<H> {
         let pages = self.pages.lock();
         let mut list = Vec::new();
         list.try_reserve_exact(pages.len())?;
-        list.extend_from_slice(&pages);
+        list.extend(pages.iter().map(Known::get));
         Ok(list)
     }
 
@@ -89,9 +150,9 @@ impl<H: Host> Bad<H> {
     fn find(&self, at: u64, len: u64) -> Option<u64> {
         let (first, last) = (at / LINE, (at + len - 1) / LINE);
         let pages = self.pages.lock();
-        let from = pages.partition_point(|bad| bad.page < first / PAGE_LINES);
-        let near = pages.iter().skip(from).take_while(|bad| bad.page <= last / PAGE_LINES);
-        near.into_iter().find_map(|bad| {
+        let from = pages.partition_point(|bad| bad.get().page < first / PAGE_LINES);
+        let near = pages.iter().skip(from).map(Known::get);
+        near.take_while(|bad| bad.page <= last / PAGE_LINES).find_map(|bad| {
             let start = bad.page * PAGE_LINES;
             let (from, to) = (first.max(start) - start, last.min(start + PAGE_LINES - 1) - start);
             let lines = bad.lines & (u64::MAX << from) & (u64::MAX >> (PAGE_LINES - 1 - to));
@@ -114,10 +175,13 @@ impl<H: Host> Bad<H> {
             let mut end = run.end();
             {
                 let mut pages = self.pages.lock();
-                let at = pages.partition_point(|bad| bad.page < page);
-                if let Some(next) = pages.get_mut(at).filter(|bad| bad.page < end) {
-                    self.changed.fetch_or(next.in_use, Relaxed);
-                    next.in_use = false;
+                let at = pages.partition_point(|bad| bad.get().page < page);
+                if let Some(known) = pages.get_mut(at).filter(|bad| bad.get().page < end) {
+                    let next = known.get();
+                    if next.in_use {
+                        known.set(BadPage { in_use: false, ..next });
+                        self.changed.store(u32::MAX, Relaxed);
+                    }
                     end = next.page;
                 }
             }
@@ -132,23 +196,23 @@ impl<H: Host> Bad<H> {
     /// Takes in bad lines of a page. Says whether it was not known to be bad before.
     fn add(&self, page: u64, lines: u64) -> Result<bool> {
         let mut pages = self.pages.lock();
-        let found = pages.binary_search_by_key(&page, |bad| bad.page);
+        let found = pages.binary_search_by_key(&page, |bad| bad.get().page);
         match found {
             Ok(at) => {
-                let Some(bad) = pages.get_mut(at).filter(|bad| bad.lines | lines != bad.lines)
-                else {
+                let Some(known) = pages.get_mut(at) else { return Ok(false) };
+                let bad = known.get();
+                if bad.lines | lines == bad.lines {
                     return Ok(false);
-                };
-                bad.lines |= lines;
+                }
+                known.set(BadPage { lines: bad.lines | lines, ..bad });
             }
             Err(_) if lines == 0 => return Ok(false),
             Err(at) => {
                 pages.try_reserve(1)?;
-                pages.insert(at, BadPage { page, lines, in_use: true });
+                pages.insert(at, Known::new(BadPage { page, lines, in_use: true }));
             }
         }
-        self.count.store(pages.len(), Relaxed);
-        self.changed.store(true, Relaxed);
+        self.has_changed(pages.len());
         Ok(found.is_err())
     }
 
@@ -160,16 +224,16 @@ impl<H: Host> Bad<H> {
     /// Lines of a page are good again. Says whether all of it is, and was kept from use.
     fn remove(&self, page: u64, lines: u64) -> bool {
         let mut pages = self.pages.lock();
-        let Ok(at) = pages.binary_search_by_key(&page, |bad| bad.page) else { return false };
-        let Some(bad) = pages.get_mut(at) else { return false };
-        bad.lines &= !lines;
-        let (is_good, in_use) = (bad.lines == 0, bad.in_use);
-        if is_good {
-            pages.remove(at);
+        let Ok(at) = pages.binary_search_by_key(&page, |bad| bad.get().page) else { return false };
+        let Some(known) = pages.get_mut(at) else { return false };
+        let bad = known.get();
+        let left = bad.lines & !lines;
+        match left {
+            0 => _ = pages.remove(at),
+            lines => known.set(BadPage { lines, ..bad }),
         }
-        self.count.store(pages.len(), Relaxed);
-        self.changed.store(true, Relaxed);
-        is_good && !in_use
+        self.has_changed(pages.len());
+        left == 0 && !bad.in_use
     }
 
     /// The line of metadata at `at` has been stored as a whole, and can be loaded.
@@ -181,22 +245,23 @@ impl<H: Host> Bad<H> {
 
     /// Forgets which pages are kept from use: who finds out what is free says so again.
     pub(crate) fn forget_kept(&self) {
-        for bad in self.pages.lock().iter_mut().filter(|bad| !bad.in_use) {
-            bad.in_use = true;
-            self.changed.store(true, Relaxed);
+        for known in self.pages.lock().iter_mut().filter(|known| !known.get().in_use) {
+            known.set(BadPage { in_use: true, ..known.get() });
+            self.changed.store(u32::MAX, Relaxed);
         }
     }
 
     /// Whether the list on the medium, once it is stored, says that this page is bad, also when nobody uses it any more.
     pub(crate) fn has_room_for(&self, page: u64) -> bool {
         let pages = self.pages.lock();
-        let comes_before = |bad: &&BadPage| !bad.in_use || bad.page < page;
-        pages.len() <= BAD_PAGES_MOST || pages.iter().filter(comes_before).count() < BAD_PAGES_MOST
+        let comes_before = |bad: &BadPage| !bad.in_use || bad.page < page;
+        let before = pages.iter().map(Known::get).filter(comes_before);
+        pages.len() <= BAD_PAGES_MOST || before.count() < BAD_PAGES_MOST
     }
 
     /// Whether the list on the medium has room for all.
     pub(crate) fn fits(&self) -> bool {
-        self.count.load(Relaxed) <= BAD_PAGES_MOST
+        self.len() <= BAD_PAGES_MOST
     }
 }
 
@@ -281,9 +346,9 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// from then on.
     pub(crate) fn on_good_pages<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
-            let known = self.bad.count.load(Relaxed);
+            let known = if self.bad.any() { self.bad.len() } else { 0 };
             match work() {
-                Err(Error::Media { .. }) if self.bad.count.load(Relaxed) > known => {}
+                Err(Error::Media { .. }) if self.bad.len() > known => {}
                 result => return result,
             }
         }
@@ -319,7 +384,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     /// Makes the list on the medium what it is in memory. (One at a time: the last that is stored is the latest.)
     fn store_bad(&self) -> Result<()> {
         let mut superblock = self.superblock.lock();
-        if !self.bad.changed.swap(false, Relaxed) {
+        if self.bad.changed.swap(0, Relaxed) == 0 {
             return Ok(());
         }
         let stored = self.bad.list().and_then(|mut list| {
@@ -335,7 +400,9 @@ impl<M: Medium, H: Host> Store<M, H> {
             });
             self.change_superblock(&mut superblock, |superblock| superblock.bad = list)
         });
-        self.bad.changed.fetch_or(stored.is_err(), Relaxed);
+        if stored.is_err() {
+            self.bad.changed.store(u32::MAX, Relaxed);
+        }
         stored
     }
 
@@ -364,5 +431,80 @@ impl<M: Medium, H: Host> Store<M, H> {
         self.store_bad()?;
         let mut given = good.into_iter().map(|bad| Run { page: bad.page, pages: 1 });
         given.try_for_each(|run| self.give_good(run, Use::Data))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    extern crate std;
+
+    use std::vec;
+
+    use super::*;
+    use crate::space::tests::TestHost;
+
+    const PAGES: [BadPage; 3] = [
+        BadPage { page: 300, lines: 1 << 63 | 1, in_use: true },
+        BadPage { page: 301, lines: 0xF0, in_use: false },
+        BadPage { page: 4000, lines: 2, in_use: true },
+    ];
+
+    fn list() -> Bad<TestHost> {
+        let known = PAGES.map(Known::new).into_iter().collect();
+        let count = AtomicU64::new(counted(PAGES.len()));
+        Bad { count, pages: Mutex::new(known), changed: AtomicU32::new(u32::MAX) }
+    }
+
+    /// Each bit of what is kept of a page.
+    fn flip(known: &mut Known, bit: usize) {
+        let Known(copies) = known;
+        let [word, bit] = [bit / 64, bit % 64];
+        let of = &mut copies[word / 3];
+        let words = [&mut of.place, &mut of.lines, &mut of.sum];
+        for (_, word) in words.into_iter().enumerate().filter(|(number, _)| *number == word % 3) {
+            *word ^= 1 << bit;
+        }
+    }
+
+    fn says_what_it_did(bad: &Bad<TestHost>) {
+        assert!(bad.any() && bad.fits());
+        assert_eq!(bad.list().unwrap(), PAGES);
+        assert_eq!(bad.first(300 * PAGE_BYTES, 3 * PAGE_BYTES), Some(300 * PAGE_BYTES));
+        assert_eq!(bad.first(301 * PAGE_BYTES, 256), None);
+        assert!(bad.touches(4000 * PAGE_BYTES + 64, 1) && !bad.touches(4001 * PAGE_BYTES, 4096));
+        let mut given = vec![];
+        let run = Run { page: 299, pages: 4 };
+        bad.for_each_given(run, &mut |run| {
+            given.push((run.page, run.pages));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(given, [(299, 1), (302, 1)]);
+        assert!(bad.list().unwrap()[..2].iter().all(|one| !one.in_use));
+        assert!(!bad.remove(300, 1) && bad.remove(300, 1 << 63), "kept from use, and good");
+        assert!(bad.add(300, 1).unwrap() && !bad.add(4000, 4).unwrap());
+        let lines: vec::Vec<u64> = bad.list().unwrap().iter().map(|one| one.lines).collect();
+        assert_eq!(lines, [1, 0xF0, 6]);
+    }
+
+    #[test]
+    fn a_bit_that_flips_changes_nothing_of_what_is_known_to_be_bad() {
+        says_what_it_did(&list());
+        for number in 0..PAGES.len() {
+            for bit in 0..2 * 3 * 64 {
+                let bad = list();
+                flip(&mut bad.pages.lock()[number], bit);
+                says_what_it_did(&bad);
+            }
+        }
+        for bit in 0..64 {
+            let bad = list();
+            bad.count.fetch_xor(1 << bit, Relaxed);
+            says_what_it_did(&bad);
+            let bad = list();
+            bad.changed.fetch_xor(1 << (bit % 32), Relaxed);
+            assert_ne!(bad.changed.load(Relaxed), 0);
+        }
     }
 }

@@ -26,12 +26,28 @@ const _: () = assert!(PAGES == PageClass::Huge.pages());
 /// Words of a bit for each.
 const WORDS: usize = (PAGES / u64::BITS as u64) as usize;
 
-/// The pages of a chunk that become free when it is given back, a bit each.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Owed([u64; WORDS]);
+/// The pages of a chunk that become free when it is given back, a bit each. (A bit that flips in memory makes a page wait for
+/// the next opening, and frees none that somebody has.)
+#[derive(Clone, Copy)]
+struct Owed {
+    bits: [u64; WORDS],
+    /// What the bits are not. A page is owed of which both say so.
+    not: [u64; WORDS],
+}
 
 impl Owed {
-    const ALL: Self = Self([u64::MAX; WORDS]);
+    const NONE: Self = Self { bits: [0; WORDS], not: [u64::MAX; WORDS] };
+    const ALL: Self = Self { bits: [u64::MAX; WORDS], not: [0; WORDS] };
+
+    /// 64 pages.
+    fn word(&self, word: u64) -> u64 {
+        let of = |words: &[u64; WORDS]| words.get(word as usize).copied();
+        of(&self.bits).unwrap_or(0) & !of(&self.not).unwrap_or(u64::MAX)
+    }
+
+    fn is_all(&self) -> bool {
+        (0..WORDS as u64).all(|word| self.word(word) == u64::MAX)
+    }
 
     /// Adds pages.
     ///
@@ -40,14 +56,17 @@ impl Owed {
     fn add(&mut self, pages: Range<u64>) -> core::result::Result<(), u64> {
         let mut page = pages.start;
         while page < pages.end {
-            let bit = page % 64;
+            let (word, bit) = (page / 64, page % 64);
             let count = (64 - bit).min(pages.end - page);
             let mask = u64::MAX >> (64 - count) << bit;
-            if let Some(word) = self.0.get_mut((page / 64) as usize) {
-                if *word & mask != 0 {
-                    return Err(page - bit + u64::from((*word & mask).trailing_zeros()));
-                }
-                *word |= mask;
+            let there = self.word(word) & mask;
+            if there != 0 {
+                return Err(page - bit + u64::from(there.trailing_zeros()));
+            }
+            let words = self.bits.get_mut(word as usize).zip(self.not.get_mut(word as usize));
+            if let Some((bits, not)) = words {
+                *bits |= mask;
+                *not &= !mask;
             }
             page += count;
         }
@@ -58,7 +77,7 @@ impl Owed {
     fn next(&self, from: u64, there: bool) -> u64 {
         let mut page = from;
         while page < PAGES {
-            let word = self.0.get((page / 64) as usize).copied().unwrap_or_default();
+            let word = self.word(page / 64);
             let rest = if there { word } else { !word } >> (page % 64);
             if rest != 0 {
                 return page + u64::from(rest.trailing_zeros());
@@ -104,7 +123,7 @@ impl<H: Host> Lent<H> {
         let mut chunks = self.chunks.lock();
         let is_new = !chunks.contains_key(&chunk);
         if is_new {
-            chunks.insert(chunk, Owed::default());
+            chunks.insert(chunk, Owed::NONE);
             self.count.fetch_add(1, Relaxed);
             self.partial.fetch_add(1, Relaxed);
         }
@@ -174,7 +193,7 @@ impl<H: Host> Lent<H> {
         let first = chunk * PAGES;
         owed.add(part.page - first..part.end() - first)
             .map_err(|page| Error::corrupt("page freed twice", (first + page) * PAGE_BYTES))?;
-        if *owed == Owed::ALL {
+        if owed.is_all() {
             self.partial.fetch_sub(1, Relaxed);
         }
         Ok(true)
@@ -220,7 +239,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let chunk = run.page / PAGES;
         if self.host.leaves_out(Rule::LentApart) {
             self.give_loaded(run, Use::Data)?;
-            chunks.insert(chunk, Owed::default());
+            chunks.insert(chunk, Owed::NONE);
             self.lent.partial.fetch_add(1, Relaxed);
             self.lent.count.fetch_add(1, Relaxed);
             return Ok(chunk);
@@ -238,7 +257,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         let mut chunks = self.lent.chunks.lock();
         let owed = chunks.remove(&chunk).ok_or(Error::NotLent)?;
         self.lent.count.fetch_sub(1, Relaxed);
-        if owed != Owed::ALL {
+        if !owed.is_all() {
             self.lent.partial.fetch_sub(1, Relaxed);
         }
         let mut give = |run| self.give_loaded(run, Use::Data);
@@ -264,5 +283,47 @@ impl<M: Medium, H: Host> Store<M, H> {
     #[inline(never)]
     pub(crate) fn ask(&self, pages: u64) -> bool {
         self.lent.any() && self.host.spare(pages.max(1))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn runs(owed: &Owed) -> Vec<Range<u64>> {
+        let mut all = Vec::new();
+        let noted = owed.for_each_run(0, &mut |run| {
+            all.push(run.page..run.end());
+            Ok(())
+        });
+        noted.unwrap();
+        all
+    }
+
+    #[test]
+    fn a_bit_that_flips_frees_no_page_that_is_not_owed() {
+        let mut owed = Owed::NONE;
+        for part in [3..5, 60..70, 511..512] {
+            owed.add(part).unwrap();
+        }
+        assert_eq!(runs(&owed), [3..5, 60..70, 511..512]);
+        let mut again = owed;
+        assert_eq!(again.add(0..4), Err(3));
+        for (word, bit) in (0..WORDS).flat_map(|word| (0..64).map(move |bit| (word, bit))) {
+            for of_not in [false, true] {
+                let mut flipped = owed;
+                let words = if of_not { &mut flipped.not } else { &mut flipped.bits };
+                words[word] ^= 1 << bit;
+                let is_owed = |page: &u64| runs(&owed).iter().any(|run| run.contains(page));
+                assert!(runs(&flipped).into_iter().flatten().all(|page| is_owed(&page)));
+                let found: u64 = runs(&flipped).iter().map(|run| run.end - run.start).sum();
+                assert!(found >= 12, "{found} of 13 pages");
+            }
+        }
     }
 }

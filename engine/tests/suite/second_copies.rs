@@ -20,7 +20,7 @@ const BYTES: u64 = 8 << 20;
 /// Operations of a past, and pasts that are tried until one shows what was left out.
 const OPERATIONS: usize = 400;
 const SEEDS: u64 = 200;
-/// Places of the code that store second copies, at least.
+/// Places of the code that store second copies, at least, at each level.
 const SITES: usize = 9;
 /// Where a copy is stored that nothing depends on any more, so that both are the same: a recovery mends watermarks, and then
 /// raises the session, behind which they say nothing.
@@ -159,12 +159,15 @@ struct Between {
     /// The pool crashes, and is opened again.
     crashes: bool,
     log_lines: u8,
+    /// Metadata has copies alone, or beside checksums of data.
+    protection: Protection,
 }
 
 impl Between {
     fn of(seed: u64) -> Self {
         let log_lines = [9, 20][seed as usize % 2];
-        Self { snapshots: seed / 2 % 2 == 1, crashes: seed / 4 % 2 == 1, log_lines }
+        let protection = [Protection::Metadata, Protection::Full][seed as usize / 8 % 2];
+        Self { snapshots: seed / 2 % 2 == 1, crashes: seed / 4 % 2 == 1, log_lines, protection }
     }
 }
 
@@ -183,8 +186,7 @@ fn take(pool: &Pool<OneCopy, TestHost>, number: usize) {
 /// Random operations, in a memory that leaves something out.
 fn past(seed: u64, left_out: Option<Site>) -> Result<Past, String> {
     let memory = Memory::new(BYTES);
-    let Between { snapshots, crashes, log_lines } = Between::of(seed);
-    let protection = Protection::Metadata;
+    let Between { snapshots, crashes, log_lines, protection } = Between::of(seed);
     let format = FormatOptions { lanes: 2, log_lines, protection, ..FormatOptions::default() };
     let format = FormatOptions { dead_zone: 60_000, ..format };
     Pool::format(memory.clone(), TestHost::new(seed), &format).unwrap();
@@ -255,25 +257,31 @@ fn differs(past: &Past) -> Option<String> {
 #[test]
 fn a_crash_and_the_loss_of_first_copies_lose_what_has_no_second_one() {
     // (A seed's past, once it has been looked at, is made anew: all of them together are large.)
-    let mut reached: BTreeMap<Site, Vec<u64>> = BTreeMap::new();
+    let mut reached: BTreeMap<(Protection, Site), Vec<u64>> = BTreeMap::new();
     for seed in 0..SEEDS {
         let past = past(seed, None).unwrap();
         assert_eq!((wrong(&past), differs(&past)), (None, None), "seed {seed}");
-        past.sites.into_iter().for_each(|site| reached.entry(site).or_default().push(seed));
+        let level = Between::of(seed).protection;
+        past.sites
+            .into_iter()
+            .for_each(|site| reached.entry((level, site)).or_default().push(seed));
     }
-    assert!(reached.len() >= SITES, "{reached:?}");
+    assert!(reached.len() >= 2 * SITES, "{reached:?}");
     let first_of = |site: Site, seeds: &[u64], look: fn(&Past) -> Option<String>| {
         seeds.iter().find_map(|seed| match past(*seed, Some(site)) {
             Ok(past) => look(&past),
             Err(what) => Some(what),
         })
     };
-    for (site, seeds) in reached {
+    for ((level, site), seeds) in reached {
         let mut noticed = first_of(site, &seeds, wrong);
         if noticed.is_none() && TIDY.contains(&site.0) {
             noticed = first_of(site, &seeds, differs);
         }
-        println!("{}:{}: {noticed:?}", site.0, site.1);
-        assert!(noticed.is_some(), "nothing is wrong without the second copies of {site:?}");
+        println!("{}, {}:{}: {noticed:?}", level.name(), site.0, site.1);
+        assert!(
+            noticed.is_some(),
+            "{level:?}: nothing is wrong without the second copies of {site:?}"
+        );
     }
 }

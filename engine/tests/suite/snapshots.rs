@@ -224,9 +224,14 @@ fn a_rollback_makes_all_what_it_was_and_keeps_older_snapshots() {
 
 /// A pool with one file, of a page.
 fn with_a_file() -> (TestPool, u64) {
+    with_a_file_at(Protection::None)
+}
+
+fn with_a_file_at(protection: Protection) -> (TestPool, u64) {
     let memory = Memory::new(8 << 20);
     let host = TestHost::new(1);
-    Pool::format(memory.clone(), host.clone(), &FormatOptions::default()).unwrap();
+    let format = FormatOptions { protection, ..FormatOptions::default() };
+    Pool::format(memory.clone(), host.clone(), &format).unwrap();
     let pool = TestPool::open(memory, host, &options()).unwrap();
     let new = NewInode { mode: mode::FILE | 0o644, uid: 0, gid: 0, rdev: 0 };
     let ino = pool.create(pool.root(), b"file", &new).unwrap().ino;
@@ -286,7 +291,11 @@ fn names_are_checked_and_used_once() {
 
 #[test]
 fn what_each_snapshot_keeps_is_told_to_the_page() {
-    let (pool, ino) = with_a_file();
+    Protection::ALL.into_iter().for_each(is_told_to_the_page);
+}
+
+fn is_told_to_the_page(protection: Protection) {
+    let (pool, ino) = with_a_file_at(protection);
     let pages = |pool: &TestPool| -> Vec<(u64, u64)> {
         pool.snapshots().unwrap().iter().map(|info| (info.pages, info.pages_alone)).collect()
     };

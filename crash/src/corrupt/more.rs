@@ -1,0 +1,79 @@
+//! Operations that are done on a pool that has a past: while one is cut off, or while damage comes.
+
+use lode_engine::{XattrWhen, mode};
+use lode_testkit::op::{Attrs, Fill, Op, Path, Target};
+use lode_testkit::rng::Rng;
+
+use super::tree::{Node, Tree};
+
+/// An operation on what a tree has.
+pub(super) fn one_more(tree: &Tree, rng: &mut Rng) -> Op {
+    let live = live(tree);
+    let some = |rng: &mut Rng| live[rng.below(live.len() as u64) as usize];
+    let (one, other) = (some(rng), some(rng));
+    let files: Vec<_> = live.iter().filter(|node| node.kind == mode::FILE).collect();
+    let path = match files.len() {
+        0 => one.path.clone(),
+        many => files[rng.below(many as u64) as usize].path.clone(),
+    };
+    let to = Target::Path(path.clone());
+    let directory = |node: &Node| match node.kind {
+        mode::DIRECTORY => node.path.clone(),
+        _ => Path(node.path.0.split_last().map_or(Vec::new(), |(_, above)| above.to_vec())),
+    };
+    let fresh = directory(other).join(format!("new {}", rng.below(1000)).as_bytes());
+    let data = Fill { len: 1 + rng.below(6000), fill: rng.below(1000) };
+    match rng.below(9) {
+        0 | 1 => Op::Write { to, offset: rng.below(12_000), data },
+        2 => {
+            let data = Fill { len: 1 + rng.below(700), ..data };
+            Op::Write { to, offset: rng.below(6000), data }
+        }
+        3 => Op::Append { to, data },
+        4 => {
+            let size = Some(rng.below(15_000));
+            Op::SetAttr { of: to, attrs: Attrs { size, ..Attrs::default() } }
+        }
+        5 => Op::Create { path: fresh, mode: mode::FILE | 0o640, rdev: 0 },
+        6 => Op::Unlink { path },
+        7 => Op::Rename { from: path, to: fresh, how: lode_engine::RenameMode::Replace },
+        _ => Op::SetAttr {
+            of: Target::Path(one.path.clone()),
+            attrs: Attrs { uid: Some(rng.below(9) as u32), ..Attrs::default() },
+        },
+    }
+}
+
+/// Some more of the kinds that [`one_more`] has not: snapshots, attributes, maps.
+pub(super) fn rarer(tree: &Tree, rng: &mut Rng) -> Vec<Op> {
+    let live = live(tree);
+    let of = Target::Path(live[rng.below(live.len() as u64) as usize].path.clone());
+    let files: Vec<_> = live.iter().filter(|node| node.kind == mode::FILE).collect();
+    let (name, when) = (b"user.later".to_vec(), XattrWhen::Always);
+    match rng.below(7) {
+        0 | 1 => vec![Op::Snapshot(format!("later {}", rng.below(3)).into_bytes())],
+        2 => match tree.snapshots.len() {
+            0 => vec![Op::Drop(b"none".to_vec())],
+            many => vec![Op::Drop(tree.snapshots[rng.below(many as u64) as usize].0.clone())],
+        },
+        3 | 4 => {
+            let value = Some(Fill { len: 1 + rng.below(3000), fill: rng.below(1000) });
+            vec![Op::SetXattr { of, name, value, when }]
+        }
+        5 => vec![Op::SetXattr { of, name, value: None, when }],
+        _ if files.is_empty() => Vec::new(),
+        _ => {
+            let path = || files[0].path.clone();
+            let data = Fill { len: 1 + rng.below(500), fill: rng.below(1000) };
+            let to = || Target::Path(path());
+            let poke = Op::Poke { to: to(), offset: rng.below(100), data };
+            vec![Op::Map { of: to() }, poke, Op::Unmap { of: to() }]
+        }
+    }
+}
+
+/// What there is now, and no snapshot's.
+fn live(tree: &Tree) -> Vec<&Node> {
+    let is_now = |node: &&Node| node.path.0.first().is_none_or(|name| name != b".lode");
+    tree.nodes.iter().filter(is_now).collect()
+}
