@@ -44,23 +44,18 @@ pub(super) fn one_more(tree: &Tree, rng: &mut Rng) -> Op {
     }
 }
 
-/// Some more of the kinds that [`one_more`] has not: snapshots, attributes, maps.
+/// Some more of the kinds that [`one_more`] has not: attributes, maps.
 pub(super) fn rarer(tree: &Tree, rng: &mut Rng) -> Vec<Op> {
     let live = live(tree);
     let of = Target::Path(live[rng.below(live.len() as u64) as usize].path.clone());
     let files: Vec<_> = live.iter().filter(|node| node.kind == mode::FILE).collect();
     let (name, when) = (b"user.later".to_vec(), XattrWhen::Always);
-    match rng.below(7) {
-        0 | 1 => vec![Op::Snapshot(format!("later {}", rng.below(3)).into_bytes())],
-        2 => match tree.snapshots.len() {
-            0 => vec![Op::Drop(b"none".to_vec())],
-            many => vec![Op::Drop(tree.snapshots[rng.below(many as u64) as usize].0.clone())],
-        },
-        3 | 4 => {
+    match rng.below(4) {
+        0 | 1 => {
             let value = Some(Fill { len: 1 + rng.below(3000), fill: rng.below(1000) });
             vec![Op::SetXattr { of, name, value, when }]
         }
-        5 => vec![Op::SetXattr { of, name, value: None, when }],
+        2 => vec![Op::SetXattr { of, name, value: None, when }],
         _ if files.is_empty() => Vec::new(),
         _ => {
             let path = || files[0].path.clone();

@@ -44,8 +44,9 @@ const KINDS: [&str; 30] = [
 ];
 /// A checkpoint is there when a pool was closed, and nothing of that is recovered.
 const CLOSED: [&str; 2] = ["checkpoint", "manifest"];
-/// What there is one of, at every level: parity, and values and bytes of files that no strip is kept of.
-const ONE_COPY: [&str; 3] = ["parity", "mapped data", "value"];
+/// What there is one of, at every level: what is found out anew without it, parity, and values and bytes of files that
+/// no strip is kept of.
+const ONE_COPY: [&str; 6] = ["locator", "checkpoint", "manifest", "parity", "mapped data", "value"];
 
 /// In which forms, at which times and in which copies a kind was not damaged.
 fn missing(rows: &[Printed], kind: &str) -> Vec<String> {
@@ -65,7 +66,7 @@ fn missing(rows: &[Printed], kind: &str) -> Vec<String> {
 #[test]
 fn damage_shows_nothing_wrong_and_costs_no_more_than_it_must() {
     let matrix = Matrix {
-        injections: 10_000,
+        injections: 20_000,
         seed: 1,
         levels: Protection::ALL.to_vec(),
         left_out: None,
@@ -81,7 +82,7 @@ fn damage_shows_nothing_wrong_and_costs_no_more_than_it_must() {
         .collect();
     println!("{} injections in {:?}", outcome.tally.all(), outcome.time);
     assert!(failed.is_empty(), "{}", failed.join("\n"));
-    assert_eq!(outcome.tally.all(), 10_000);
+    assert_eq!(outcome.tally.all(), 20_000);
     for verdict in [Verdict::Whole, Verdict::Unprotected, Verdict::Refused, Verdict::Lost] {
         assert!(outcome.tally.count(verdict) > 100, "{}", verdict.name());
     }
@@ -91,7 +92,8 @@ fn damage_shows_nothing_wrong_and_costs_no_more_than_it_must() {
     let rows = outcome.tally.printed();
     let missing: Vec<String> = KINDS.iter().flat_map(|kind| missing(&rows, kind)).collect();
     assert!(missing.is_empty(), "nothing was damaged so: {missing:?}");
-    // One line of metadata in one of two copies loses nothing.
+    // One line of metadata in one of two copies loses nothing. (Of a superblock whose other copy a crash has cut off it does.)
+    let is_cut = |row: &&Printed| row.kind == "superblock" && row.phase == "recovery";
     let is_metadata = |kind: &str| {
         !["data", "mapped data", "value", "target", "journal", "checksum", "parity", "free"]
             .contains(&kind)
@@ -99,7 +101,7 @@ fn damage_shows_nothing_wrong_and_costs_no_more_than_it_must() {
     let short = rows.iter().filter(|row| {
         row.level != "none" && row.copies != "both" && ["flip", "zero"].contains(&row.form)
     });
-    for row in short.filter(|row| is_metadata(row.kind)) {
+    for row in short.filter(|row| is_metadata(row.kind) && !is_cut(row)) {
         assert_eq!((row.refused, row.lost), (0, 0), "{row:?}");
     }
 }
