@@ -17,7 +17,7 @@ use lode_pmem::Medium;
 use lode_testkit::TestHost;
 use lode_testkit::execute::{Handles, execute};
 use lode_testkit::generate::{Generator, Shape};
-use lode_testkit::op::{Attrs, Fill, Op, Path, Target};
+use lode_testkit::op::{Fill, Op, Path, Target};
 use lode_testkit::rng::Rng;
 use lode_testkit::run::{Rules, run};
 use lode_testkit::system::PoolSystem;
