@@ -10,10 +10,13 @@ use common::survive;
 use lode_crash::case::Case;
 use lode_crash::explore::{Limits, Stop};
 use lode_crash::run::Set;
-use lode_crash::workload::{pairs, scenarios, seq1, share, two_threads};
+use lode_crash::workload::{pair_count, pairs, scenarios, seq1, share, two_threads};
 
 /// One pair in so many is run here.
 const SHARE: usize = 150;
+/// The last operations of pairs are those on snapshots; one in so many of these pairs is run here.
+const SNAPSHOTS: usize = 4;
+const SNAPSHOTS_SHARE: usize = 5;
 /// One case in so many is run with twins, too.
 const TWINS_SHARE: usize = 36;
 
@@ -41,6 +44,21 @@ fn two_threads_with_large_pages_survive_a_cut_anywhere() {
 fn a_share_of_all_pairs_survives_a_cut_anywhere() {
     let numbers = share(0, SHARE);
     survive(Set::Seq2, numbers.iter().copied().zip(pairs(&numbers, &Stop::NEVER)), Limits::QUICK);
+}
+
+/// A snapshot is made, ends, or becomes what there is, and something else is done behind it.
+#[test]
+fn pairs_that_begin_with_a_snapshot_survive_a_cut_anywhere() {
+    let operations = pair_count().isqrt();
+    let first = pair_count() - SNAPSHOTS * operations;
+    let numbers: Vec<usize> = (first..pair_count()).step_by(SNAPSHOTS_SHARE).collect();
+    let cases = pairs(&numbers, &Stop::NEVER);
+    let of_snapshot = |case: &Case| {
+        let name = case.name.split_once(": ").map_or("", |(_, name)| name);
+        ["snapshot ", "drop ", "rollback "].iter().any(|op| name.starts_with(op))
+    };
+    assert!(cases.iter().all(of_snapshot));
+    survive(Set::Seq2, numbers.into_iter().zip(cases), Limits::QUICK);
 }
 
 #[test]
