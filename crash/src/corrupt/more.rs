@@ -44,27 +44,13 @@ pub(super) fn one_more(tree: &Tree, rng: &mut Rng) -> Op {
     }
 }
 
-/// Some more of the kinds that [`one_more`] has not: attributes, maps.
-pub(super) fn rarer(tree: &Tree, rng: &mut Rng) -> Vec<Op> {
+/// One of the kinds that [`one_more`] has not: of attributes.
+pub(super) fn rarer(tree: &Tree, rng: &mut Rng) -> Op {
     let live = live(tree);
     let of = Target::Path(live[rng.below(live.len() as u64) as usize].path.clone());
-    let files: Vec<_> = live.iter().filter(|node| node.kind == mode::FILE).collect();
     let (name, when) = (b"user.later".to_vec(), XattrWhen::Always);
-    match rng.below(4) {
-        0 | 1 => {
-            let value = Some(Fill { len: 1 + rng.below(3000), fill: rng.below(1000) });
-            vec![Op::SetXattr { of, name, value, when }]
-        }
-        2 => vec![Op::SetXattr { of, name, value: None, when }],
-        _ if files.is_empty() => Vec::new(),
-        _ => {
-            let path = || files[0].path.clone();
-            let data = Fill { len: 1 + rng.below(500), fill: rng.below(1000) };
-            let to = || Target::Path(path());
-            let poke = Op::Poke { to: to(), offset: rng.below(100), data };
-            vec![Op::Map { of: to() }, poke, Op::Unmap { of: to() }]
-        }
-    }
+    let value = Fill { len: 1 + rng.below(3000), fill: rng.below(1000) };
+    Op::SetXattr { of, name, value: (!rng.once_in(3)).then_some(value), when }
 }
 
 /// What there is now, and no snapshot's.

@@ -301,9 +301,8 @@ impl Trial<'_> {
         let mut apart = self.rng.clone();
         for step in 0..if apart.once_in(3) { 1 + apart.below(RARER_MAX) } else { 0 } {
             at(OPERATIONS_MAX + step);
-            for op in rarer(&self.trees[0], &mut apart) {
-                self.operation(&pool, &model, &op)?;
-            }
+            let op = rarer(&self.trees[0], &mut apart);
+            self.operation(&pool, &model, &op)?;
         }
         self.trees = vec![Tree::of(&model)?];
         self.look_and_scrub(&pool, "in use")?;
