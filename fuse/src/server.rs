@@ -383,8 +383,8 @@ pub(crate) fn maintain<M: Medium + 'static, H: Host>(
         if pass.is_some_and(|pass| pass.pool.is_read_only()) && !std::mem::replace(&mut told, true)
         {
             tracing::error!(
-                "changes are refused from now on: what the server knows of the pool in memory contradicts itself; \
-                 mount it again, which finds it out anew"
+                "changes are refused from now on: something could not be made durable, or what memory has of the pool \
+                 contradicts itself; mount it again, which finds out what there is"
             );
         }
         if state.gate.failed() {

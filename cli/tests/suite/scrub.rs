@@ -257,7 +257,6 @@ fn who_waits_for_a_scrub_or_another_level_sees_how_far_it_is() {
     let slow = ["scrub", text(&pool), "--progress", "--rate", "16M"];
     let told = lode(&slow).expect(0).err;
     let mut parts = parts(&told);
-    assert!(parts.len() >= 2, "{told}");
     parts.dedup();
     assert!(parts.len() >= 2, "it does not move: {told}");
 }
