@@ -42,17 +42,13 @@ struct Summed {
 impl Summed {
     fn of(bad: BadPage) -> Self {
         let place = bad.page << 1 | u64::from(bad.in_use);
-        Self { place, lines: bad.lines, sum: Self::sum(place, bad.lines) }
-    }
-
-    fn sum(place: u64, lines: u64) -> u64 {
-        !(place ^ lines.rotate_left(32))
+        Self { place, lines: bad.lines, sum: super::sum_of(place, bad.lines) }
     }
 
     /// It, if it is what was put there.
     fn get(&self) -> Option<BadPage> {
         let bad = BadPage { page: self.place >> 1, lines: self.lines, in_use: self.place & 1 != 0 };
-        (self.sum == Self::sum(self.place, self.lines)).then_some(bad)
+        (self.sum == super::sum_of(self.place, self.lines)).then_some(bad)
     }
 }
 

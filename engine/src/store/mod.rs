@@ -112,6 +112,11 @@ pub(crate) struct Store<M: Medium, H: Host> {
     writable: AtomicBool,
 }
 
+/// A sum of two words in memory, from which no bit of one of them can flip unseen.
+fn sum_of(first: u64, second: u64) -> u64 {
+    !(first ^ second.rotate_left(32))
+}
+
 impl<M: Medium, H: Host> Store<M, H> {
     /// A store over a pool with this superblock; nothing is free and no inode known yet.
     #[inline(never)]

@@ -44,7 +44,7 @@ impl Waiting<Run> {
     }
 
     fn sum_of(run: Run) -> u64 {
-        !(run.page ^ run.pages.rotate_left(32))
+        super::sum_of(run.page, run.pages)
     }
 
     /// The pages, if they are what was put there.
