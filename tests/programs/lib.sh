@@ -23,6 +23,15 @@ between() {
     printf '%d.%03d' $((ms / 1000)) $((ms % 1000))
 }
 
+# let_go_of_others: what others have mounted just now is mounted here as well, and its server does not end before this does.
+let_go_of_others() {
+    local point
+    awk '$3 ~ /^fuse/ { print $2 }' /proc/self/mounts | while read -r point; do
+        umount -l "$(printf '%b' "$point")" 2>/dev/null || true
+    done
+    export LODE_OWN_MOUNTS=alone
+}
+
 # prepare NAME SIZE [COMMAND:PACKAGE ...]: what every test needs; file systems get that SIZE.
 prepare() {
     NAME=$1 SIZE=$2
@@ -32,6 +41,7 @@ prepare() {
         export LODE_OWN_MOUNTS=yes
         exec unshare --mount --propagation private bash "$PROGRAMS/$(basename "$0")"
     fi
+    [ "${LODE_OWN_MOUNTS:-}" != yes ] || let_go_of_others
     (install_missing "${@:3}" mkfs.ext4:e2fsprogs python3:python3) ||
         skip "$NAME: these can't be installed here: ${*:3}"
     need_fuse

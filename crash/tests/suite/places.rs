@@ -262,7 +262,7 @@ fn who_reads_by_a_handle_reads_what_is_there_in_every_schedule() {
     let (memory, mut threads) = (prepared(), Threads::new(3));
     let mut wrong = Vec::new();
     for (name, writes, changes) in PROGRAMS {
-        let plan = Plan { preemptions: 2, budget: 1500, random: 200, seed: 5 };
+        let plan = Plan { preemptions: 2, budget: 800, random: 200, seed: 5 };
         let (mut schedules, mut count) = (Schedules::new(plan), 0);
         while let Some(chooser) = schedules.next_run() {
             count += 1;

@@ -7,8 +7,9 @@ use lode_crash::run::{Batch, Job, Mutant, Outcome, ReplayId, Set, job_of, run_ba
 use lode_crash::workload::scenarios;
 use lode_engine::{Protection, Rule};
 
-/// Every state that is judged; at level `none` one in eight.
-const EACH: Limits = Limits { poisoned_every: 8, inside_every: 0, then_every: 0, ..Limits::GLANCE };
+/// Every other state that is judged; at level `none` one in twenty.
+const EACH: Limits =
+    Limits { poisoned_every: 20, inside_every: 0, then_every: 0, ..Limits::GLANCE };
 
 fn jobs(level: Protection) -> Vec<Job> {
     let is_of = |case: &Case| case.geometry.format().protection == level;

@@ -67,7 +67,7 @@ fn explored(case: &Case, left_out: Option<Rule>) -> Result<(), String> {
         stop: Default::default(),
     };
     let points = Budget { whole: 12, torn: 4 };
-    let limits = Limits { points, inside_every: 16, then_every: 32, ..Limits::QUICK };
+    let limits = Limits { points, inside_every: 32, then_every: 64, ..Limits::QUICK };
     explore(case, &setup, &limits, &mut Memo::default())
         .map(|_| ())
         .map_err(|failure| failure.to_string())
@@ -75,7 +75,7 @@ fn explored(case: &Case, left_out: Option<Rule>) -> Result<(), String> {
 
 #[test]
 fn random_sequences_survive_a_cut_anywhere() {
-    if let Err(broken) = holds_for_all(7, 150, |case| explored(case, None)) {
+    if let Err(broken) = holds_for_all(7, 100, |case| explored(case, None)) {
         panic!("{}", broken.why);
     }
 }

@@ -218,7 +218,7 @@ fn every_operation_alone_can_be_done() {
 
 #[test]
 fn a_share_of_all_pairs_can_be_done() {
-    pairs_can_be_done(&share(0, 4));
+    pairs_can_be_done(&share(0, 16));
 }
 
 #[test]

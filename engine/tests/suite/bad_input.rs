@@ -321,7 +321,7 @@ fn varied_images() -> Vec<Vec<u8>> {
 #[test]
 fn images_with_random_damage_give_an_error_or_a_sound_pool() {
     let images = varied_images();
-    in_trials("random damage", 5_000, |number| {
+    in_trials("random damage", 2_500, |number| {
         let mut rng = Rng::new(number);
         let mut image = rng.pick(&images);
         let mut done = Vec::new();
@@ -345,7 +345,7 @@ fn images_damaged_in_structure_and_sealed_again_give_an_error_or_a_sound_pool() 
         assert!(survey.logs.len() > 60);
     }
     assert!(surveys.iter().any(|survey| !survey.segments.is_empty()), "there are checkpoints");
-    in_trials("damage that is sealed", 5_000, |number| {
+    in_trials("damage that is sealed", 2_500, |number| {
         let mut rng = Rng::new(number + (1 << 32));
         let index = rng.below(images.len() as u64) as usize;
         let (mut image, survey) = (images[index].clone(), &surveys[index]);

@@ -72,6 +72,7 @@ fn build(target: Option<&str>) -> Vec<PathBuf> {
     // more is inlined, into larger frames: both are for the command, not for a kernel.
     cargo.arg("--target-dir").arg(&into).env_remove("RUSTFLAGS");
     cargo.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
     if let Some(target) = target {
         cargo.args(["--target", target]);
     }

@@ -24,6 +24,8 @@ use lode_testkit::{Memory, TestHost};
 
 const PAGE: u64 = 4096;
 const WRITERS: usize = 2;
+/// Operations of each, at most: more fill the pool.
+const OPS_MOST: usize = 12_000;
 /// Snapshots of writers' work that each run makes.
 const SNAPSHOTS: usize = 120;
 /// Snapshots that are there at a time.
@@ -109,7 +111,7 @@ impl Follower {
 
 impl All {
     fn new(protection: Protection) -> Self {
-        let (memory, host) = (Memory::new(64 << 20), TestHost::with_cpus(1, 4));
+        let (memory, host) = (Memory::new(128 << 20), TestHost::with_cpus(1, 4));
         let format =
             FormatOptions { lanes: 4, log_lines: 9, protection, ..FormatOptions::default() };
         Pool::format(memory.clone(), host.clone(), &format).unwrap();
@@ -144,6 +146,10 @@ impl All {
         let (model, mut handles) = (Follower::new(writer).model, [Handles::new(), Handles::new()]);
         let Written { ops, returned } = &self.written[writer];
         while !self.over.load(SeqCst) {
+            if returned.load(SeqCst) >= OPS_MOST {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
             let op = generator.op();
             ops.lock().unwrap().push(op.clone());
             let found = execute(&self.pool, &mut handles[0], &op);

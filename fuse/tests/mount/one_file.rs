@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::mapping::Map;
 use crate::support::Mount;
 
-const OPS: u64 = 20_000;
+const OPS: u64 = 8_000;
 const SPAN: usize = 96 << 10;
 const PAGE: usize = 4096;
 /// Steps that a failure shows.

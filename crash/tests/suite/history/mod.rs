@@ -381,7 +381,7 @@ fn a_small_overwrite_is_in_the_journal_before_a_record_says_so() {
 #[test]
 fn bytes_at_odd_ends_are_written() {
     let writes: String = (1..8).map(|odd| format!("write /a {} {odd} 2\n", odd * 67)).collect();
-    let appends: String = (1..18).map(|odd| format!("append /b {odd} 3\n")).collect();
+    let appends: String = (1..10).map(|odd| format!("append /b {odd} 3\n")).collect();
     let script = format!(
         "pool 192K\nbefore:\ncreate /a\nwrite /a 0 600\ncreate /b\nops:\n{writes}{appends}"
     );

@@ -1,5 +1,4 @@
 //! Memory by each of the methods: until it is refused, until files need it, and after its lender is gone.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;

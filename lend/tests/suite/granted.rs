@@ -1,5 +1,4 @@
 //! What is granted is the program's before it hears of it, whatever becomes of the owner; and zeros.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
 use std::fs::File;
