@@ -12,4 +12,5 @@ if [ "$status" -eq 77 ]; then
     exit 0
 fi
 [ "$status" -eq 0 ] || die "what virtual machines start from can't be made"
-bash tests/vm/run.sh
+# (make test-vm pulls plugs more often.)
+LODE_PULLS=${LODE_PULLS:-3} bash tests/vm/run.sh
