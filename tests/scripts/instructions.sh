@@ -49,7 +49,7 @@ install_missing cc:build-essential
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lode-instructions.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 programs=(instructions instructions_blocks)
-# (What is not counted takes the compiler as long as what is.)
+# (What is not counted need not be optimised: that only takes the compiler its time.)
 uncounted=()
 for crate in rustls rustls-webpki; do
     uncounted+=(--config "profile.release.package.\"$crate\".opt-level=0")

@@ -16,7 +16,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 flags=(-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Ccodegen-units=1
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
     -Cllvm-args=-sanitizer-coverage-trace-compares)
-RUSTFLAGS="${flags[*]}" CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_TARGET_DIR=$TARGET/fuzz CARGO_INCREMENTAL=0 \
+RUSTFLAGS="${flags[*]}" CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_TARGET_DIR=$TARGET/fuzz CARGO_INCREMENTAL=0 \
     cargo build --quiet --locked --release --manifest-path nbd/fuzz/Cargo.toml --target "$host" --bins
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/lode-fuzz.XXXXXX")
