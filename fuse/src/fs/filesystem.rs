@@ -147,6 +147,7 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
                 let mode = mode & !mode::TYPE | mode::DIRECTORY;
                 self.do_make(who, node, name, (mode, umask, 0))
             }
+            Operation::Create(file) => self.do_create(who, node, &file),
             Operation::Tmpfile(file) => self.do_tmpfile(who, node, &file),
             Operation::Unlink { name } => self.do_remove(node, name, false),
             Operation::Rmdir { name } => self.do_remove(node, name, true),
@@ -154,8 +155,7 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
                 self.do_rename((node, name), (to, new_name), flags)
             }
             Operation::Link { from, name } => self.do_link(from, node, name),
-            // Create: the kernel makes files by `mknod` from now on, and opens them without
-            // asking. Access: it checks permissions by the attributes.
+            // Access: the kernel checks permissions by the attributes.
             _ => Err(Errno::ENOSYS),
         }
     }

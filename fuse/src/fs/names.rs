@@ -1,6 +1,6 @@
 //! Names: lookup, making, linking, renaming, removing.
 
-use lode_engine::{Attr, Error, Host, Ino, NewInode, RenameMode};
+use lode_engine::{Attr, Error, Host, Ino, NewInode, RenameMode, mode};
 use lode_pmem::Medium;
 use lode_posix::birth::{self, Maker};
 use lode_posix::xattrs::{Brought, changes};
@@ -39,11 +39,36 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
         (mode, umask, rdev): (u32, u32, u32),
     ) -> Result<Answer<'static>, Errno> {
         let dir = self.ino(parent);
-        self.answer_entry(dir, || {
-            let (new, brought) = self.new_in(who, dir, (mode, umask))?;
-            let new = NewInode { rdev: device_from_kernel(rdev), ..new };
-            self.pool().create_with(dir, name, &new, &changes(&brought))
-        })
+        self.answer_entry(dir, || self.make(who, dir, name, (mode, umask, rdev)))
+    }
+
+    /// A file that is made and opened by one request. (Two, to make it and to open it, take half as long again.)
+    pub(super) fn do_create(
+        &self,
+        who: Who,
+        parent: NodeId,
+        file: &NewFile<'_>,
+    ) -> Result<Answer<'static>, Errno> {
+        let dir = self.ino(parent);
+        // (Of what is opened otherwise, nothing else can be made.)
+        let mode = file.mode & !mode::TYPE | mode::FILE;
+        let made = self.make(who, dir, file.name, (mode, file.umask, 0));
+        let attr = made.map_err(|error| self.errno_in(dir, &error))?;
+        let entry = self.named(&attr)?;
+        Ok(Answer::created(entry, self.opened(attr.ino, file.flags)))
+    }
+
+    /// Makes an inode with a name.
+    fn make(
+        &self,
+        who: Who,
+        dir: Ino,
+        name: &[u8],
+        (mode, umask, rdev): (u32, u32, u32),
+    ) -> Result<Attr, Error> {
+        let (new, brought) = self.new_in(who, dir, (mode, umask))?;
+        let new = NewInode { rdev: device_from_kernel(rdev), ..new };
+        self.pool().create_with(dir, name, &new, &changes(&brought))
     }
 
     /// A file without a name, open: by `O_TMPFILE`, in a directory.
@@ -62,8 +87,7 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
         let entry = self.named(&attr);
         self.pool().release(attr.ino);
         let entry = entry?;
-        self.served.open(attr.ino);
-        Ok(Answer::created(entry, self.keeping.open_flags(file.flags, false)))
+        Ok(Answer::created(entry, self.opened(attr.ino, file.flags)))
     }
 
     /// What an inode becomes that is made in a directory, and the lists it inherits.

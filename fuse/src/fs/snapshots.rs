@@ -28,9 +28,13 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
         if !reads_only && Pool::<M, H>::is_in_snapshot(ino) {
             return Err(self.errno_in(ino, &Error::ReadOnly));
         }
+        Ok(Answer::opened(self.opened(ino, flags)))
+    }
+
+    /// Counts an opening of a file that is pinned; returns how the kernel is to treat it.
+    pub(super) fn opened(&self, ino: Ino, flags: u32) -> u32 {
         self.served.open(ino);
-        let mapped = self.served.pins.was_mapped(ino);
-        Ok(Answer::opened(self.keeping.open_flags(flags, mapped)))
+        self.keeping.open_flags(flags, self.served.pins.was_mapped(ino))
     }
 
     /// Requests about the directory, and those that would change something in it.
@@ -55,6 +59,7 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
             | Operation::Symlink { .. }
             | Operation::Mknod { .. }
             | Operation::Mkdir { .. }
+            | Operation::Create(_)
             | Operation::Tmpfile(_)
             | Operation::Unlink { .. }
             | Operation::Rmdir { .. }

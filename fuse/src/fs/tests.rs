@@ -6,7 +6,10 @@ use lode_testkit::{Memory, TestHost};
 
 use super::*;
 use crate::views::View;
-use crate::wire::{Answer, Handler, Operation, Reply, Scratch, parse, samples};
+use crate::wire::{
+    Answer, Errno, Handler, NewFile, NodeId, Operation, Reply, Request, Scratch, Who,
+};
+use crate::wire::{parse, samples};
 
 const REQUESTS: u64 = 60_000;
 const VIEW: View = View { name: "view", text: |_| Ok("text\n".to_owned()) };
@@ -99,7 +102,7 @@ fn whatever_is_asked_the_answer_has_its_size_and_the_pool_stays_whole() {
         let Ok(request) = parse(&bytes).unwrap().request else { continue };
         let answer = fs.answer(&pass, &request, &mut scratch);
         done += u64::from(answer.is_ok());
-        if let Ok(Answer::Entry(entry)) = &answer
+        if let Ok(Answer::Entry(entry) | Answer::Created(entry, _)) = &answer
             && entry.nodeid != 0
         {
             known.push(entry.nodeid);
@@ -115,6 +118,47 @@ fn whatever_is_asked_the_answer_has_its_size_and_the_pool_stays_whole() {
     assert!(done > REQUESTS / 4 && known.len() > 100, "{done} done, {} found", known.len());
     pass.pins.clear(|ino| pool.release(ino));
     assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, []);
+    drop(pass);
+    fs.state.stop().unwrap();
+}
+
+#[test]
+fn a_file_is_made_and_opened_by_one_request_and_the_kernel_never_learns_not_to_send_it() {
+    let fs = mounted();
+    let pass = fs.enter().unwrap();
+    pass.pool.create_snapshot(b"snapshot").unwrap();
+    let in_snapshot = pass.pool.snapshot_root(b"snapshot").unwrap();
+    let mut scratch = Scratch::new(4096);
+    let mut make = |node: u64, flags: i32| {
+        let file = NewFile { name: b"new", mode: 0o777, umask: 0o022, flags: flags as u32 };
+        let who = Who { uid: 5, gid: 6, pid: 7 };
+        let request = Request { node: NodeId(node), who, operation: Operation::Create(file) };
+        match fs.answer(&pass, &request, &mut scratch) {
+            Ok(Answer::Created(entry, open)) => Ok((entry, open.open_flags)),
+            answer => Err(answer.unwrap_err()),
+        }
+    };
+    let (made, flags) = make(1, libc::O_WRONLY | libc::O_EXCL).unwrap();
+    assert_eq!(flags, fs.keeping.open_flags(libc::O_WRONLY as u32, false), "as if it was opened");
+    let attr = pass.pool.lookup(pass.root, b"new").unwrap();
+    assert_eq!((made.nodeid, made.attr.mode), (attr.ino, libc::S_IFREG | 0o755));
+    assert_eq!((attr.uid, attr.gid, attr.mode), (5, 6, libc::S_IFREG | 0o755));
+    assert!(pass.opened.has(attr.ino) && pass.pins.has(attr.ino), "open, and known");
+    // (To that the kernel would answer all programs by two requests, for ever.)
+    let views = [views::DIRECTORY, views::DIRECTORY + 1, snapshots::SNAPSHOTS.0];
+    for node in [1, in_snapshot, attr.ino, 77].into_iter().chain(views) {
+        let refused = make(node, libc::O_RDWR).unwrap_err();
+        assert_ne!(refused, Errno::ENOSYS, "in {node}");
+    }
+    assert_eq!(make(1, 0), Err(Errno::new(libc::EEXIST)));
+    assert_eq!(make(in_snapshot, 0), Err(Errno::new(libc::EROFS)));
+    assert_eq!(make(snapshots::SNAPSHOTS.0, 0), Err(Errno::new(libc::EROFS)));
+    let operation = Operation::Release { handle: 0 };
+    let release =
+        Request { node: NodeId(attr.ino), who: Who { uid: 0, gid: 0, pid: 0 }, operation };
+    fs.answer(&pass, &release, &mut scratch).unwrap();
+    assert!(!pass.opened.has(attr.ino) && pass.pins.has(attr.ino), "known, and not open");
+    pass.pins.clear(|ino| pass.pool.release(ino));
     drop(pass);
     fs.state.stop().unwrap();
 }

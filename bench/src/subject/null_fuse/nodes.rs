@@ -111,13 +111,7 @@ impl Nodes {
         }
     }
 
-    fn make(
-        &self,
-        who: Who,
-        dir: NodeId,
-        name: &[u8],
-        mode: u32,
-    ) -> Result<Answer<'static>, Errno> {
+    fn make(&self, who: Who, dir: NodeId, name: &[u8], mode: u32) -> Result<Entry, Errno> {
         let number = self.next.fetch_add(1, Relaxed);
         let node = Arc::new(Node {
             number,
@@ -130,7 +124,7 @@ impl Nodes {
         let entry = Self::entry(&node);
         self.all.write().insert(number, node);
         self.node(dir)?.names.write().add(name, number);
-        Ok(Answer::entry(entry))
+        Ok(entry)
     }
 
     fn remove(&self, dir: NodeId, name: &[u8]) -> Result<Answer<'static>, Errno> {
@@ -249,9 +243,13 @@ impl Handler for Nodes {
                 }
                 Ok(Answer::attr(Self::attr(&node), Self::attr_ttl(&node)))
             }
-            Operation::Mknod { name, mode, umask, .. } => self.make(who, node, name, mode & !umask),
+            Operation::Create(file) => {
+                let entry = self.make(who, node, file.name, file.mode & !file.umask)?;
+                Ok(Answer::created(entry, self.keeping.open_flags(file.flags, false)))
+            }
             Operation::Mkdir { name, mode, umask } => {
-                self.make(who, node, name, libc::S_IFDIR | mode & 0o7777 & !umask)
+                let mode = libc::S_IFDIR | mode & 0o7777 & !umask;
+                self.make(who, node, name, mode).map(Answer::entry)
             }
             Operation::Unlink { name } | Operation::Rmdir { name } => self.remove(node, name),
             Operation::Rename { name, to, new_name, .. } => {
