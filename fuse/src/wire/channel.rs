@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno as Code;
 
 use super::clone;
@@ -48,6 +49,18 @@ impl Channel {
     /// A way to tell the kernel what it did not ask.
     pub fn notices(&self) -> Notices {
         Notices::new(Arc::clone(&self.0))
+    }
+
+    /// Whether a request is there now, or there will be no more.
+    pub(super) fn is_ready(&self) -> io::Result<bool> {
+        let mut device = [PollFd::new(&*self.0, PollFlags::IN)];
+        loop {
+            match poll(&mut device, Some(&Timespec::default())) {
+                Ok(ready) => return Ok(ready > 0),
+                Err(Code::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Waits for a request and puts it in `into`, as far as there is room; false if there will

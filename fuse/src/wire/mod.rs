@@ -10,6 +10,7 @@
 //! * `channel`, `clone`: the device; `notices`: what the kernel is told unasked
 //! * `rings`: requests by io_uring, a queue for each CPU
 //! * `scratch`: memory that a thread answers from
+//! * `turns`: which threads wait for requests; `pace`: how
 //! * `init`: what version and capabilities are agreed upon; `session`: the threads that serve
 
 mod arguments;
@@ -19,6 +20,7 @@ mod errno;
 mod init;
 mod listing;
 mod notices;
+mod pace;
 mod reply;
 mod request;
 mod rings;
@@ -26,6 +28,7 @@ mod rings;
 pub(crate) mod samples;
 mod scratch;
 mod session;
+mod turns;
 
 pub use channel::{Channel, DEVICE};
 pub use errno::Errno;

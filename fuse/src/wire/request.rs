@@ -101,6 +101,23 @@ pub enum Operation<'a> {
     Destroy,
 }
 
+impl Operation<'_> {
+    /// Whether it may take so long that another thread is to wait for requests from the beginning. (Of what moves a megabyte that
+    /// would only be slower: another thread has memory of its own, which no cache has.)
+    pub(super) fn is_long(&self) -> bool {
+        matches!(self, Self::Fallocate { .. } | Self::CopyFileRange { .. })
+    }
+
+    /// Bytes that it brings or asks for.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Read { size, .. } => *size as usize,
+            Self::Write(new) => new.data.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// Bytes to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewData<'a> {

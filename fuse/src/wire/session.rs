@@ -4,14 +4,17 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
-use std::thread;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use super::channel::Channel;
 use super::errno::Errno;
+use super::pace::{Load, Pace};
 use super::reply::Answer;
 use super::request::{Incoming, Operation, Request, parse};
 use super::rings::{self, Queues};
 use super::scratch::Scratch;
+use super::turns::Turns;
 
 /// Bytes of the largest request before its data; the kernel wants a read to have room for it.
 const HEAD_BYTES: usize = 4096;
@@ -90,14 +93,35 @@ impl<H: Handler> Session<H> {
             channels.push(self.channel.split()?);
         }
         channels.push(self.channel);
+        let turns = Arc::new(Turns::default());
+        let _watch = Watch::start(&turns)?;
         for (number, channel) in channels.into_iter().enumerate() {
-            let handler = Arc::clone(&handler);
-            let work = move || serve(&channel, &*handler, data);
+            let (handler, turns) = (Arc::clone(&handler), Arc::clone(&turns));
+            let work = move || serve(&channel, &*handler, data, &turns);
             start(format!("lode-serve-{number}"), &tell, work)?;
             serving += 1;
         }
         drop((tell, handler));
         (0..serving).try_for_each(|_| ends.recv().unwrap_or(Ok(())))
+    }
+}
+
+/// Who watches over the threads that serve, until this is dropped.
+struct Watch(Arc<Turns>, Option<JoinHandle<()>>);
+
+impl Watch {
+    fn start(turns: &Arc<Turns>) -> io::Result<Self> {
+        let watched = Arc::clone(turns);
+        let builder = thread::Builder::new().name("lode-serve-watch".to_owned());
+        let thread = builder.spawn(move || watched.watch())?;
+        Ok(Self(Arc::clone(turns), Some(thread)))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.end();
+        let _ = self.1.take().map(JoinHandle::join);
     }
 }
 
@@ -131,11 +155,20 @@ enum Next {
 }
 
 /// Serves until the mount is gone, with at most `data` bytes of data in a request or an answer.
-fn serve<H: Handler>(channel: &Channel, handler: &H, data: usize) -> io::Result<()> {
+fn serve<H: Handler>(channel: &Channel, handler: &H, data: usize, turns: &Turns) -> io::Result<()> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(HEAD_BYTES + data).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let mut scratch = Scratch::new(data);
-    while channel.receive(&mut bytes)? {
+    let (mut pace, mut turn) = (Pace::new(), turns.take());
+    loop {
+        match pace.wait(turn.is_alone(), &mut || channel.is_ready())? {
+            Load::Same => {}
+            Load::Much => turns.more(),
+            Load::Little => turn.rest(),
+        }
+        if !channel.receive(&mut bytes)? {
+            break;
+        }
         let Some(incoming) = parse(&bytes) else {
             tracing::error!(bytes = bytes.len(), "the kernel sent what is no request");
             continue;
@@ -145,9 +178,14 @@ fn serve<H: Handler>(channel: &Channel, handler: &H, data: usize) -> io::Result<
                 channel.answer(unique, answer);
             }
         };
-        if work(handler, &incoming, &mut scratch, &mut send).0 == Next::End {
+        let operation = incoming.request.ok().map(|request| request.operation);
+        let long = operation.is_some_and(|operation| operation.is_long());
+        let begun = Instant::now();
+        let worked = turn.work(long, || work(handler, &incoming, &mut scratch, &mut send).0);
+        if worked == Next::End {
             break;
         }
+        pace.answered(operation.as_ref(), begun.elapsed());
     }
     Ok(())
 }

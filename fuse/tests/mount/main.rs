@@ -25,6 +25,7 @@ mod special;
 mod support;
 mod tmpfile;
 mod tour;
+mod turns;
 mod views;
 mod xattrs;
 
