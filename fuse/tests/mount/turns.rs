@@ -11,6 +11,7 @@ use fuse_abi::linux::{FOPEN_DIRECT_IO, fuse_attr};
 use lode_fuse::wire::{Answer, Entry, Errno, Handler, NodeId, Operation, Request, Scratch};
 use lode_fuse::{MountOptions, bare, mountpoint};
 use parking_lot::{Condvar, Mutex};
+use rustix::mount::{UnmountFlags, unmount};
 
 use crate::support::{can_mount, eventually};
 
@@ -95,6 +96,15 @@ impl Handler for Served {
     }
 }
 
+/// A mount that is taken off, also where the test fails.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = unmount(self.0, UnmountFlags::DETACH);
+    }
+}
+
 /// So many reads at once, which all wait for the same look-up.
 fn read_and_free(root: &Path, slow: &Slow, readers: usize) {
     thread::scope(|scope| {
@@ -128,6 +138,7 @@ fn whatever_requests_wait_for_somebody_reads_the_next_one() {
     eventually(|| {
         matches!(mountpoint::mounted_at(&root), Ok(Some(_))) && fs::metadata(&root).is_ok()
     });
+    let mounted = Mounted(&root);
     let asked = || {
         for readers in 1..THREADS {
             read_and_free(&root, &slow, readers);
@@ -139,6 +150,6 @@ fn whatever_requests_wait_for_somebody_reads_the_next_one() {
     // (Long enough for whoever watches to go to sleep.)
     thread::sleep(Duration::from_millis(1500));
     asked();
-    rustix::mount::unmount(&root, rustix::mount::UnmountFlags::empty()).unwrap();
+    drop(mounted);
     server.join().unwrap().unwrap();
 }
