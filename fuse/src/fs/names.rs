@@ -42,7 +42,7 @@ impl<M: Medium + 'static, H: Host> Work<'_, M, H> {
         self.answer_entry(dir, || self.make(who, dir, name, (mode, umask, rdev)))
     }
 
-    /// A file that is made and opened by one request. (Two, to make it and to open it, take half as long again.)
+    /// A file that is made and opened by one request.
     pub(super) fn do_create(
         &self,
         who: Who,

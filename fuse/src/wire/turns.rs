@@ -25,7 +25,7 @@ pub(super) struct Turns {
     threads: Mutex<Threads>,
     /// Those without a turn wait for one here.
     given: Condvar,
-    /// As many as have a turn, to be looked at without the lock.
+    /// How many have a turn, those to whom it was given and who don't know yet among them. It changes under the lock.
     with_turn: AtomicUsize,
     /// How many of these work on a request.
     at_work: AtomicUsize,
@@ -39,8 +39,6 @@ pub(super) struct Turns {
 
 #[derive(Debug, Default)]
 struct Threads {
-    /// How many have a turn, those to whom it was given and who don't know yet among them.
-    with_turn: usize,
     /// How many sleep, and nobody has given them a turn.
     asleep: usize,
     /// Turns that were given, and not yet taken.
@@ -57,8 +55,8 @@ impl Turns {
 
     fn wait(&self) {
         let mut threads = self.threads.lock();
-        if threads.with_turn == 0 {
-            self.count(&mut threads, 1);
+        if self.with_turn.load(SeqCst) == 0 {
+            self.with_turn.store(1, SeqCst);
             return;
         }
         threads.asleep += 1;
@@ -77,30 +75,27 @@ impl Turns {
         if threads.asleep > 0 {
             threads.asleep -= 1;
             threads.given += 1;
-            let with_turn = threads.with_turn + 1;
-            self.count(threads, with_turn);
+            self.with_turn.fetch_add(1, SeqCst);
             self.given.notify_one();
         }
     }
 
-    fn count(&self, threads: &mut Threads, with_turn: usize) {
-        threads.with_turn = with_turn;
-        self.with_turn.store(with_turn, SeqCst);
-    }
-
-    /// Gives a turn back; there is always somebody with one, unless all are busy. With `unless_alone`
-    /// the only one stays. Says whether it was given back.
-    fn leave(&self, unless_alone: bool) -> bool {
+    /// Gives a turn back; there is always somebody with one, unless all are busy.
+    fn leave(&self) {
         let mut threads = self.threads.lock();
-        if unless_alone && threads.with_turn <= 1 {
-            return false;
-        }
-        let with_turn = threads.with_turn.saturating_sub(1);
-        self.count(&mut threads, with_turn);
-        if with_turn == 0 {
+        if self.with_turn.fetch_sub(1, SeqCst) == 1 {
             self.give(&mut threads);
         }
-        true
+    }
+
+    /// The same where somebody else has one, too; says whether.
+    fn leave_to_others(&self) -> bool {
+        let _threads = self.threads.lock();
+        let others = self.with_turn.load(SeqCst) > 1;
+        if others {
+            self.with_turn.fetch_sub(1, SeqCst);
+        }
+        others
     }
 
     /// Watches over the threads until [`Turns::end`].
@@ -113,7 +108,7 @@ impl Turns {
                 self.stir.wait_for(&mut threads, STUCK);
                 let now = self.done.load(SeqCst);
                 quiet = if now == before { quiet + 1 } else { 0 };
-                let (at_work, with_turn) = (self.at_work.load(SeqCst), threads.with_turn);
+                let (at_work, with_turn) = (self.at_work.load(SeqCst), self.with_turn.load(SeqCst));
                 if now == before && with_turn > 0 && at_work >= with_turn {
                     self.give(&mut threads);
                     // (As long as somebody works, it may be more.)
@@ -154,7 +149,7 @@ impl Turn<'_> {
     /// Sleeps until there is more to do, unless nobody else waits, or may be busy for longer.
     pub(super) fn rest(&mut self) {
         let busy = self.turns.at_work.load(SeqCst) > 0;
-        if !busy && self.turns.leave(true) {
+        if !busy && self.turns.leave_to_others() {
             self.held = false;
             self.turns.wait();
             self.held = true;
@@ -164,7 +159,8 @@ impl Turn<'_> {
     /// Works on a request. If it is `long`, others wait for requests meanwhile.
     pub(super) fn work<T>(&mut self, long: bool, work: impl FnOnce() -> T) -> T {
         if long {
-            self.held = !self.turns.leave(false);
+            self.turns.leave();
+            self.held = false;
             let worked = work();
             self.turns.wait();
             self.held = true;
@@ -186,7 +182,7 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.held {
-            self.turns.leave(false);
+            self.turns.leave();
         }
     }
 }
@@ -200,6 +196,12 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(10);
+
+    fn until_asleep(turns: &Turns, many: usize) {
+        while turns.threads.lock().asleep < many {
+            thread::yield_now();
+        }
+    }
 
     #[test]
     fn one_waits_until_there_is_more_to_do_or_its_request_is_long() {
@@ -215,10 +217,7 @@ mod tests {
                     turn.work(false, || ());
                 });
             }
-            let asleep = || turns.threads.lock().asleep;
-            while asleep() < 2 {
-                thread::yield_now();
-            }
+            until_asleep(&turns, 2);
             first.work(false, || ());
             first.rest();
             assert!(first.is_alone() && told.try_recv().is_err(), "it keeps up");
@@ -242,9 +241,7 @@ mod tests {
                 second.rest();
                 tell.send(()).unwrap();
             });
-            while turns.threads.lock().asleep == 0 {
-                thread::yield_now();
-            }
+            until_asleep(&turns, 1);
             first.work(false, || {
                 turns.more();
                 told.recv_timeout(LIMIT).unwrap();
@@ -265,14 +262,10 @@ mod tests {
                 second.rest();
                 tell.send(()).unwrap();
             });
-            while turns.threads.lock().asleep == 0 {
-                thread::yield_now();
-            }
+            until_asleep(&turns, 1);
             turns.more();
             told.recv_timeout(LIMIT).unwrap();
-            while turns.threads.lock().asleep == 0 {
-                thread::yield_now();
-            }
+            until_asleep(&turns, 1);
             assert!(first.is_alone());
             first.rest();
             assert!(told.try_recv().is_err());
