@@ -5,7 +5,7 @@ help:
 	@echo "make run       build, make a pool, mount it at ./mnt, and show that it survives being killed"
 	@echo "make test      everything that must hold (about an hour on two processors)"
 	@echo "make test-all  the same, longer: more kills, more seeds, larger programs, ignored tests"
-	@echo "make test-vm   pools on emulated NVDIMMs in virtual machines, whose plug is pulled (ten minutes at most; needs qemu, which root gets installed)"
+	@echo "make test-vm   pools on emulated NVDIMMs in virtual machines, whose plug is pulled (four to ten minutes; needs qemu, which root gets installed)"
 	@echo "make crash     every crash of every pair of operations, and more: takes long; ends with an error if a state is wrong"
 	@echo "make lint      rustfmt, clippy and shellcheck, warnings denied"
 	@echo "make install-lib  the C library, to PREFIX (/usr/local), below DESTDIR: see docs/c-library.md"

@@ -1,7 +1,7 @@
 # A file of 1 GiB is mapped by pages of 2 MiB where the medium gives them, and what pages of 4 KiB, 2 MiB and 1 GiB cost.
 # shellcheck shell=sh
 #: nvdimm 4G
-#: seconds 120
+#: seconds 300
 BYTES=1073741824
 
 # `map POOL PAGES KIB [SIZE]`: a pool whose files have such pages; pool and map must be by pages of so many KiB.
