@@ -35,29 +35,6 @@ pub(crate) struct Inner {
     logs: Mutex<BTreeSet<Ino>>,
 }
 
-/// The right to append to the log in a file, which one has at a time. Who has it keeps the inode.
-pub(crate) struct Appender {
-    inner: Arc<Inner>,
-    ino: Ino,
-}
-
-impl Appender {
-    /// The log in the inode `ino`.
-    ///
-    /// # Errors
-    /// [`Cause::LogInUse`].
-    pub(crate) fn new(inner: &Arc<Inner>, ino: Ino) -> Result<Self, Cause> {
-        let is_new = inner.logs.lock().insert(ino);
-        if is_new { Ok(Self { inner: Arc::clone(inner), ino }) } else { Err(Cause::LogInUse) }
-    }
-}
-
-impl Drop for Appender {
-    fn drop(&mut self) {
-        self.inner.logs.lock().remove(&self.ino);
-    }
-}
-
 impl Inner {
     /// Takes over a pool that was just opened.
     pub(crate) fn new(engine: Engine, maker: Maker) -> Result<Self, Cause> {
@@ -103,6 +80,16 @@ impl Inner {
     /// so in between.
     pub(crate) fn attributes(&self, ino: Ino) -> Option<MutexGuard<'_, ()>> {
         self.attributes.get(ino as usize % LOCKS).map(Mutex::lock)
+    }
+
+    /// Notes that the log in an inode is open; says whether it was not. Who opens it keeps the inode.
+    pub(crate) fn begin_log(&self, ino: Ino) -> bool {
+        self.logs.lock().insert(ino)
+    }
+
+    /// Notes that it is not any more.
+    pub(crate) fn end_log(&self, ino: Ino) {
+        self.logs.lock().remove(&ino);
     }
 
     /// Ends background work, and closes the pool unless it can't be trusted.

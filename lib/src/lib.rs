@@ -52,6 +52,7 @@ mod canonical;
 mod dir;
 mod error;
 mod file;
+mod hand;
 mod inner;
 mod map;
 mod metadata;

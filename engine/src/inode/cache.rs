@@ -20,11 +20,13 @@ use lode_pmem::Medium;
 
 use super::mix::Mix;
 use super::node::Node;
-use crate::gauges::list_bytes;
-use crate::store::{Room, Store};
+use crate::store::{Room, Spread, Store};
 use crate::{Error, Host, IndexMemory, Ino, Result};
 
 const SHARDS: usize = 64;
+/// Inodes in a row that are in the same shard: what one thread makes and works with is in few of them, and who works with others
+/// does not share these.
+const ROW: u64 = 64;
 /// Inodes of a shard that are looked at in one go, at most.
 const LOOKS: usize = 8;
 
@@ -173,7 +175,7 @@ impl<H: Host> Shard<H> {
 
 /// All inodes in memory, by number.
 pub(crate) struct Cache<H: Host> {
-    shards: Vec<Mutex<H::Mutex, Shard<H>>>,
+    shards: Spread<Mutex<H::Mutex, Shard<H>>>,
     /// The shard that the hand is in.
     hand: AtomicUsize,
 }
@@ -181,14 +183,12 @@ pub(crate) struct Cache<H: Host> {
 impl<H: Host> Cache<H> {
     /// An empty cache.
     pub(crate) fn new() -> Result<Self> {
-        let mut shards = Vec::new();
-        shards.try_reserve_exact(SHARDS)?;
-        shards.resize_with(SHARDS, || Mutex::new(Shard::new()));
+        let shards = Spread::new(SHARDS, || Mutex::new(Shard::new()))?;
         Ok(Self { shards, hand: AtomicUsize::new(0) })
     }
 
     fn shard(&self, ino: Ino) -> &Mutex<H::Mutex, Shard<H>> {
-        &self.shards[(ino ^ ino >> 6) as usize % SHARDS]
+        self.shards.of(hash_of(ino / ROW) as usize % SHARDS)
     }
 
     /// The inode with this number; `Stale` if no inode has it.
@@ -238,7 +238,7 @@ impl<H: Host> Cache<H> {
 
     /// Ends all inodes of a snapshot, one by one: that needs no memory.
     pub(crate) fn end_views(&self, room: &Room, is_of: &dyn Fn(Ino) -> bool) {
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             loop {
                 let mut shard = shard.lock();
                 let next = shard.nodes.iter().find(|it| is_of(it.0)).map(|it| it.1.clone());
@@ -350,7 +350,7 @@ impl<H: Host> Cache<H> {
 
     /// Calls `each` with every inode in memory.
     pub(crate) fn for_each(&self, each: &mut dyn FnMut(&Arc<Node<H>>)) {
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             for (_, node) in &shard.lock().nodes {
                 each(node);
             }
@@ -363,7 +363,7 @@ impl<H: Host> Cache<H> {
     pub(crate) fn weigh(&self, memory: &mut IndexMemory) -> Result<(u64, u64)> {
         let (mut count, mut busy) = (0, 0);
         let mut nodes: Vec<Arc<Node<H>>> = Vec::new();
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             let shard = shard.lock();
             nodes.try_reserve(shard.nodes.len())?;
             nodes.extend(shard.nodes.iter().map(|(_, node)| node.clone()));
@@ -380,7 +380,7 @@ impl<H: Host> Cache<H> {
 
     /// Bytes that are taken without any inode.
     pub(crate) fn standing_bytes(&self) -> u64 {
-        list_bytes::<Mutex<H::Mutex, Shard<H>>>(self.shards.capacity())
+        self.shards.memory_bytes()
     }
 
     /// How many inodes are in memory.

@@ -46,9 +46,6 @@ pub(crate) struct Node<H: Host> {
     life: RwLock<H::RwLock, Life>,
 }
 
-/// The first bytes, those that are looked at in each inode that a name leads to.
-const LOOKED_AT_BYTES: usize = 288;
-
 /// What is in front of the value in an `Arc`: two counts.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 
@@ -130,11 +127,11 @@ impl<H: Host> Node<H> {
         self.slot.ino() | self.view
     }
 
-    /// Asks for the memory of what is looked at first. (The next thing done is to count a user, and behind that nothing
+    /// Asks for its memory, nearly all of which who looks at one looks at. (The next thing done is to count a user, and behind that nothing
     /// is loaded until the line of the counts is there.)
     #[inline]
     pub(super) fn expect(&self) {
-        prefetch_bytes(self, LOOKED_AT_BYTES);
+        prefetch_bytes(self, size_of::<Self>());
     }
 
     /// Whether it is one as a snapshot has it.

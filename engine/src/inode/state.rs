@@ -4,6 +4,7 @@
 //! in memory after an operation is what a later replay will find.
 
 use alloc::boxed::Box;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 use super::exempt::Exempt;
@@ -92,7 +93,9 @@ const CARRIERS: usize = 6;
 /// The part of an inode that may have come or gone before it is weighed again.
 const UNWEIGHED_PART: u32 = 8;
 
-/// All that is known of an inode. (In this order: what is asked of each that is looked at shares few lines of memory.)
+/// All that is known of an inode. In this order: what is asked of each that is looked at shares few lines of memory, and the last
+/// of them, in which another inode may begin, has nothing that each change changes or looks at. So two that lie side by side,
+/// each changed by a thread of its own, do not have these wait for each other.
 #[repr(C)]
 pub(crate) struct State {
     pub(crate) mode: u32,
@@ -101,27 +104,30 @@ pub(crate) struct State {
     pub(crate) gid: u32,
     /// The epoch in which its last link went; the highest there is while it has one.
     pub(crate) died: u32,
-    pub(crate) class: PageClass,
+    /// How many things it had when it was last weighed.
+    things: u32,
     pub(crate) size: u64,
-    pub(crate) rdev: u64,
-    pub(crate) btime_ns: i64,
     pub(crate) mtime_ns: i64,
     pub(crate) ctime_ns: i64,
     pub(crate) atime_ns: AtomicI64,
-    /// Of an inode as a snapshot has it: what its number has besides that of the inode as it is now.
-    pub(crate) view: Ino,
-    pub(crate) xattrs: Xattrs,
+    carriers: [u32; CARRIERS],
+    pub(crate) class: PageClass,
     pub(crate) log: Log,
     pub(crate) body: Body,
+    pub(crate) xattrs: Xattrs,
+    pub(crate) rdev: u64,
+    pub(crate) btime_ns: i64,
+    /// Of an inode as a snapshot has it: what its number has besides that of the inode as it is now.
+    pub(crate) view: Ino,
     pub(crate) parent: Ino,
     /// Change time of the record that last set the access time.
     pub(crate) atime_set_ns: i64,
-    carriers: [u32; CARRIERS],
-    /// How many things it had when it was last weighed.
-    things: u32,
-    /// What it weighed then, as the room for inodes counts it.
+    /// What it weighed when it was last weighed, as the room for inodes counts it.
     weight: u64,
 }
+
+/// What changes do not change, and most do not look at, takes a line at least.
+const _: () = assert!(size_of::<State>() - offset_of!(State, xattrs) >= lode_pmem::LINE_BYTES);
 
 impl State {
     /// The state that an INODE record at `ordinal` begins.

@@ -12,7 +12,18 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Pages in a word.
-const WORD: u64 = u64::BITS as u64;
+pub(super) const WORD: u64 = u64::BITS as u64;
+
+/// Words of a block, within which they lie in another order.
+pub(super) const BLOCK: usize = 512;
+/// What follows each other is so many words apart there: more than two lines. (Odd, so that each has a place of its own.)
+const APART: usize = 17;
+
+/// Where a word lies: those of pages that follow each other, which several threads take, are in different lines.
+#[inline]
+pub(super) fn place(word: usize) -> usize {
+    word & !(BLOCK - 1) | word.wrapping_mul(APART) & (BLOCK - 1)
+}
 
 /// A bitmap of pages, each claimed or not.
 pub(crate) struct Claims {
@@ -36,6 +47,7 @@ impl Claims {
     /// A bitmap for `pages` pages, none claimed.
     pub(crate) fn new(pages: u64) -> Result<Self> {
         let count = usize::try_from(pages.div_ceil(WORD)).map_err(|_| Error::NoMemory)?;
+        let count = count.checked_next_multiple_of(BLOCK).ok_or(Error::NoMemory)?;
         let mut words = Vec::new();
         words.try_reserve_exact(count)?;
         words.resize_with(count, || AtomicU64::new(0));
@@ -44,7 +56,7 @@ impl Claims {
 
     /// The word with this number.
     fn word(&self, word: u64) -> Option<&AtomicU64> {
-        self.words.get(usize::try_from(word).ok()?)
+        self.words.get(place(usize::try_from(word).ok()?))
     }
 
     /// The part of `run` inside the pool.

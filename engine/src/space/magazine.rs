@@ -5,6 +5,8 @@
 
 use alloc::vec::Vec;
 
+use super::Run;
+use super::claims::WORD;
 use super::tree::Tree;
 use crate::error::Result;
 
@@ -18,9 +20,11 @@ pub(crate) enum Use {
 }
 
 /// Pages a magazine can hold.
-pub(super) const CAPACITY: usize = 64;
-/// Pages loaded or drained at once.
-pub(super) const BATCH: usize = CAPACITY / 2;
+const CAPACITY: usize = 96;
+/// Pages drained at once, or loaded with their twins.
+pub(super) const BATCH: usize = 32;
+/// Pages loaded at once: as many as one word of the bitmap of free pages has.
+const LOAD: usize = WORD as usize;
 
 /// Pages drained at once, and how many of them count.
 pub(super) struct Batch {
@@ -46,6 +50,14 @@ impl Batch {
         pages.sort_unstable();
         pages
     }
+}
+
+/// Where pages end that are loaded of `run`, which was taken out of `tree`: what is behind the end of its first word goes back there.
+fn end_in_word(tree: &mut Tree, run: Run) -> u64 {
+    let end = (run.page / WORD + 1).saturating_mul(WORD).min(run.end());
+    let rest = Run { page: end, pages: run.end() - end };
+    // (Where the tree would not have it, the magazine does.)
+    if rest.pages > 0 && tree.insert(rest).is_err() { run.end() } else { end }
 }
 
 /// Ready single pages.
@@ -95,14 +107,19 @@ impl Magazine {
         Some(batch)
     }
 
-    /// Loads an empty magazine with a batch from a region; `None` where it has nothing.
+    /// Loads an empty magazine from a region; `None` where it has nothing. Where pages in one piece are to be had, they are those
+    /// of one word of the bitmap, so that no other lane has to wait for it with its next page.
     pub(super) fn load(&mut self, tree: &mut Tree) -> Option<()> {
-        while let Some(left) = BATCH.checked_sub(self.count()).filter(|&left| left > 0) {
+        while let Some(left) = LOAD.checked_sub(self.count()).filter(|&left| left > 0) {
             let Some(run) = tree.take_some(left as u64, 0) else {
                 break;
             };
-            for page in run.page..run.end() {
+            let end = if left == LOAD { end_in_word(tree, run) } else { run.end() };
+            for page in run.page..end {
                 self.push(page);
+            }
+            if end < run.end() {
+                break;
             }
         }
         self.reverse();

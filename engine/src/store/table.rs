@@ -18,7 +18,18 @@ use crate::{Error, Host, Ino, PAGE_BYTES, Result, Rule};
 /// A piece of inode table: where it is, and the tails of its inodes' logs.
 pub(crate) struct Piece {
     pub(crate) header: PieceHeader,
+    /// A power of two, of which [`place`] says whose is which.
     tails: Vec<TailSeal>,
+}
+
+/// What follows each other is so many tails apart: more than two lines.
+const TAILS_APART: usize = 9;
+
+/// Which of `count` tails slot `index` has: inodes that were made one after the other, and are changed by several threads, have theirs in
+/// different lines.
+#[inline]
+fn place(index: u32, count: usize) -> usize {
+    (index as usize).wrapping_mul(TAILS_APART) & (count.wrapping_sub(1))
 }
 
 /// The last seal of a log, which a checkpoint will tell: with its complement, so that a bit that flips in
@@ -118,14 +129,18 @@ impl Piece {
         ino_of(self.header.page * PAGE_BYTES) + u64::from(index)
     }
 
+    fn of(&self, index: u32) -> Option<&TailSeal> {
+        if index < self.slots() { self.tails.get(place(index, self.tails.len())) } else { None }
+    }
+
     /// The last seal of the log of the inode in slot `index`, 0 for none.
     pub(crate) fn tail(&self, index: u32) -> u64 {
-        self.tails.get(index as usize).map_or(0, |tail| tail.seal.load(Relaxed))
+        self.of(index).map_or(0, |tail| tail.seal.load(Relaxed))
     }
 
     /// Notes the last seal of a log.
     pub(crate) fn set_tail(&self, index: u32, seal: u64) {
-        if let Some(tail) = self.tails.get(index as usize) {
+        if let Some(tail) = self.of(index) {
             tail.set(seal);
         }
     }
@@ -133,7 +148,7 @@ impl Piece {
     /// A bit of a tail flips.
     #[cfg(test)]
     pub(crate) fn flip_tail(&self, index: u32, bit: u64) {
-        if let Some(tail) = self.tails.get(index as usize) {
+        if let Some(tail) = self.of(index) {
             tail.seal.fetch_xor(bit, Relaxed);
         }
     }
@@ -518,5 +533,34 @@ impl<M: Medium, H: Host> Store<M, H> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// Inodes that one thread makes and several change do not have these wait for each other.
+    #[test]
+    fn tails_of_inodes_in_a_row_are_in_lines_apart_and_each_has_its_own() {
+        for log2_pages in [0, 3, 6] {
+            let header = PieceHeader { log2_pages, lane: 0, page: 9, nonce: 1 };
+            let piece = Piece::new(header).unwrap();
+            let mut places: Vec<_> = (0..piece.slots())
+                .map(|index| core::ptr::from_ref(piece.of(index).unwrap()).addr())
+                .collect();
+            let apart = places.windows(2).all(|two| two[0].abs_diff(two[1]) >= 2 * LINE as usize);
+            // (Those of the first piece that a lane has may be few.)
+            assert!(apart || log2_pages == 0);
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), piece.slots() as usize);
+            assert!(piece.of(piece.slots()).is_none());
+        }
     }
 }

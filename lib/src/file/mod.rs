@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::access::Pass;
 use crate::error::{Cause, Error, Result};
-use crate::inner::Inner;
+use crate::hand::{Hand, Hands};
 use crate::map::Asked;
 use crate::metadata::Metadata;
 use crate::options::Wish;
@@ -34,7 +34,7 @@ pub struct File {
 
 /// What all clones of a file share.
 pub(crate) struct Open {
-    inner: Arc<Inner>,
+    inner: Arc<Hand>,
     /// There until it is dropped.
     held: Option<Handle<StdHost>>,
     ino: Ino,
@@ -61,11 +61,11 @@ impl Drop for Open {
 
 impl File {
     /// An inode that is held, to be let go when the file is dropped.
-    fn over(inner: &Arc<Inner>, held: Handle<StdHost>, wish: &Wish) -> Self {
+    fn over(inner: &Hands, held: Handle<StdHost>, wish: &Wish) -> Self {
         let Wish { read, write, append, quiet, .. } = *wish;
         let stays_nameless = wish.nameless && wish.exclusive;
         let (position, ino, held) = (Mutex::new(0), held.ino(), Some(held));
-        let inner = Arc::clone(inner);
+        let inner = inner.here();
         let open = Open { inner, held, ino, read, write, append, quiet, stays_nameless, position };
         Self { open: Arc::new(open) }
     }
@@ -96,7 +96,7 @@ impl File {
 
     /// Whether both are openings of the same inode.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.open.inner, &other.open.inner) && self.open.ino == other.open.ino
+        self.open.inner.is_on_that_of(&other.open.inner) && self.open.ino == other.open.ino
     }
 
     /// Lists what is in a directory, see [`lode_engine::Pool::readdir`].

@@ -8,7 +8,7 @@ use lode_posix::{birth, xattrs};
 use super::File;
 use crate::access::Engine;
 use crate::error::Cause;
-use crate::inner::Inner;
+use crate::hand::Hands;
 use crate::options::{OpenOptions, Wish};
 use crate::pin::{not_made, pin_found};
 use crate::walk::{Found, Last, TRIES, Walk, is_kind};
@@ -20,7 +20,7 @@ type Outcome<T> = std::result::Result<T, Cause>;
 
 impl File {
     /// Opens what a path leads to, or makes it.
-    pub(crate) fn open(inner: &Arc<Inner>, path: &[u8], options: &OpenOptions) -> Outcome<Self> {
+    pub(crate) fn open(inner: &Hands, path: &[u8], options: &OpenOptions) -> Outcome<Self> {
         let wish = options.wish()?;
         if wish.nameless {
             return Self::temporary(inner, path, &wish);
@@ -30,7 +30,7 @@ impl File {
 
     /// The same in a snapshot, whose root is given, to read it.
     pub(crate) fn open_in_snapshot(
-        inner: &Arc<Inner>,
+        inner: &Hands,
         root: Ino,
         path: &[u8],
         options: &OpenOptions,
@@ -39,7 +39,7 @@ impl File {
     }
 
     fn open_within(
-        inner: &Arc<Inner>,
+        inner: &Hands,
         snapshot: Option<Ino>,
         path: &[u8],
         wish: &Wish,
@@ -95,7 +95,7 @@ impl File {
 
     /// Opens what was found.
     fn open_found(
-        inner: &Arc<Inner>,
+        inner: &Hands,
         engine: &Engine,
         found: Found,
         wish: &Wish,
@@ -122,7 +122,7 @@ impl File {
 
     /// Makes a file and opens it; stale if it went away before that.
     fn create(
-        inner: &Arc<Inner>,
+        inner: &Hands,
         engine: &Engine,
         dir: &Found,
         name: &[u8],
@@ -136,7 +136,7 @@ impl File {
     }
 
     /// Makes a file without a name.
-    fn temporary(inner: &Arc<Inner>, path: &[u8], wish: &Wish) -> Outcome<Self> {
+    fn temporary(inner: &Hands, path: &[u8], wish: &Wish) -> Outcome<Self> {
         let pass = inner.enter()?;
         let dir = pin_found(&pass, path, !wish.no_follow)?;
         if !is_kind(&dir.found.attr, mode::DIRECTORY) {

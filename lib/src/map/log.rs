@@ -20,13 +20,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use lode_engine::Ino;
 use lode_pmem::crc32c;
 use parking_lot::Mutex;
 
 use super::{Map, MapOptions, PAGE};
 use crate::error::{Cause, Error, Result};
 use crate::file::{File, Open};
-use crate::inner::Appender;
+use crate::hand::Hand;
 use crate::options::OpenOptions;
 use crate::pool::Pool;
 
@@ -65,6 +66,25 @@ struct State {
     session: u32,
 }
 
+/// The right to append to the log in a file, which one has at a time. Who has it keeps the inode.
+struct Appender {
+    hand: Arc<Hand>,
+    ino: Ino,
+}
+
+impl Appender {
+    /// The log in the inode `ino`.
+    fn new(hand: Arc<Hand>, ino: Ino) -> Outcome<Self> {
+        if hand.begin_log(ino) { Ok(Self { hand, ino }) } else { Err(Cause::LogInUse) }
+    }
+}
+
+impl Drop for Appender {
+    fn drop(&mut self) {
+        self.hand.end_log(self.ino);
+    }
+}
+
 struct Inner {
     map: Arc<Map>,
     _appender: Appender,
@@ -87,7 +107,7 @@ impl Log {
         let mut options = OpenOptions::new();
         let file = pool.open_with(path, options.read(true).write(true).create(true))?;
         let open = Arc::clone(&file.open);
-        let inner = Appender::new(&pool.inner, open.ino());
+        let inner = Appender::new(pool.inner.here(), open.ino());
         let inner = inner.and_then(|appender| Inner::open(file, appender, capacity));
         let inner = inner.map_err(|cause| Error::at(cause, path))?;
         Ok(Self { inner: Mutex::new(inner), open })

@@ -23,6 +23,7 @@ use lode_pmem::{Durability, MappedPages};
 use crate::access::Pass;
 use crate::error::{Cause, Error, Result};
 use crate::file::File;
+use crate::hand::Hands;
 use crate::inner::Inner;
 use crate::options::OpenOptions;
 
@@ -33,12 +34,12 @@ use crate::options::OpenOptions;
 /// many threads at a time; each is atomic and durable when it returns, unless it says otherwise.
 #[derive(Clone)]
 pub struct Pool {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<Hands>,
 }
 
 impl Pool {
     pub(crate) fn over(inner: Inner) -> Self {
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(Hands::new(inner)) }
     }
 
     /// Opens the pool at `path`, read-write.
@@ -56,7 +57,8 @@ impl Pool {
     /// `EBUSY` while there are other clones or open files: the pool is closed when the last of them is
     /// dropped. Whatever the error, nothing that was acknowledged is lost.
     pub fn close(self) -> Result<()> {
-        let mut inner = Arc::try_unwrap(self.inner).map_err(|_| Cause::InUse)?;
+        let inner = Arc::try_unwrap(self.inner).ok().and_then(Hands::let_go);
+        let mut inner = inner.ok_or(Cause::InUse)?;
         Ok(inner.close()?)
     }
 

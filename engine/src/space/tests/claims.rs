@@ -1,5 +1,6 @@
 //! The bitmap of claims, against a plain model.
 
+use super::super::claims::{BLOCK, WORD, place};
 use super::*;
 
 fn unclaimed(claims: &Claims, first: u64, end: u64) -> Vec<Run> {
@@ -102,4 +103,25 @@ fn of_many_claimants_one_wins() {
     });
     let left: u64 = unclaimed(&claims, 0, 1 << 14).iter().map(|run| run.pages).sum();
     assert_eq!(won + left, 1 << 14);
+}
+
+/// Who takes the next page does not wait for who takes another one.
+#[test]
+fn pages_that_lanes_take_by_turns_are_not_in_the_same_lines() {
+    let mut words: Vec<_> = (0..2 * BLOCK).map(place).collect();
+    assert!(words.windows(2).all(|two| two[0].abs_diff(two[1]) >= 16), "{words:?}");
+    words.sort_unstable();
+    assert!(words.iter().copied().eq(0..2 * BLOCK), "each has a place of its own");
+    // (Also where what is free begins anywhere.)
+    for first in [0, 37, 64] {
+        let space = full(2, first, first + 8 * CHUNK);
+        let mut words = [Vec::new(), Vec::new()];
+        for turn in 0..400 {
+            let lane = turn % 2;
+            let page = space.take(lane, 1, PageClass::Small).unwrap().page;
+            words[lane].push(page / WORD);
+        }
+        let [one, two] = words;
+        assert!(one.iter().all(|word| !two.contains(word)), "the first free page is {first}");
+    }
 }
