@@ -155,14 +155,20 @@ fn decode(geometry: &Geometry, bytes: &[u8], epoch: u32) -> Result<Vec<Item>> {
             end = page.checked_add(pages).ok_or(DAMAGED)?;
             let there = match kind {
                 Kept::Slot => pages == 1 && geometry.holds_metadata(page / 8, 1),
-                Kept::Log => geometry.holds_metadata(page, pages),
+                // (Each by itself: those that follow each other may have twins on both sides of a border.)
+                Kept::Log => {
+                    geometry.holds(page, pages)
+                        && (page..end).all(|page| geometry.holds_metadata(page, 1))
+                }
                 Kept::Data => geometry.holds(page, pages),
             };
             if !there || born > epoch {
                 return Err(DAMAGED);
             }
-            items.try_reserve(1)?;
-            items.push(Item::new(kind, Run { page, pages }, born));
+            let (each, count) = if kind == Kept::Log { (1, pages) } else { (pages, 1) };
+            items.try_reserve(usize::try_from(count).map_err(|_| Error::NoMemory)?)?;
+            let places = (0..count).map(|at| Run { page: page + at, pages: each });
+            items.extend(places.map(|run| Item::new(kind, run, born)));
         }
     }
     Ok(items)

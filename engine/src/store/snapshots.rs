@@ -109,13 +109,12 @@ impl Item {
         (self.kind() != Kept::Slot).then(|| self.place())
     }
 
-    /// Takes in `next` if that is of the same birth and kind, and its pages follow; says whether they do.
+    /// Takes in `next` if both are file data of the same birth, and its pages follow; says whether they do. (Pages of logs stay one by one:
+    /// where metadata has twins, now or at a later level, those of pages that follow each other may not.)
     pub(crate) fn takes_in(&mut self, next: &Self) -> bool {
-        let follows = match (self.run(), next.run()) {
-            (Some(run), Some(next)) => run.end() == next.page,
-            _ => false,
-        };
-        let same = (self.born(), self.kind()) == (next.born(), next.kind());
+        let follows = self.place().end() == next.place().page;
+        let same =
+            (self.born(), self.kind()) == (next.born(), next.kind()) && self.kind() == Kept::Data;
         // (What has a flipped bit gets no new checksum.)
         let takes = same && follows && self.is_whole();
         if takes {

@@ -26,6 +26,8 @@ fn an_item_is_what_it_was_made_of_and_takes_in_what_follows_it() {
     assert!(item.takes_in(&data(7, 3, 4)));
     assert_eq!(item, data(5, 5, 4));
     assert!(!Item::slot(6, 4).takes_in(&Item::slot(7, 4)));
+    let log = |page| Item::new(Kept::Log, Run { page, pages: 1 }, 4);
+    assert!(!log(5).takes_in(&log(6)) && !log(6).takes_in(&data(7, 1, 4)));
     // What does not follow, or is not whole, is not taken in, and a flipped bit never goes unnoticed, nor do two.
     assert!(item.is_whole());
     for first in 0..u128::BITS {
