@@ -44,19 +44,19 @@ fn what_is_persisted_is_what_was_asked_for_to_the_line() {
     let pool = PoolOptions::new().emulate(medium).open(&at.path).unwrap();
     let file = made(&pool, "f", &[1; 2 * PAGE as usize]);
     let map = file.map(0, 2 * PAGE, &writable()).unwrap();
-    let least = |from: u64, to: u64| {
-        let times = (0..7).map(|_| {
-            map.store(from, &vec![2; (to - from) as usize]).unwrap();
-            let began = Instant::now();
-            map.persist(from..to).unwrap();
-            began.elapsed()
-        });
-        times.min().unwrap()
+    let once = |from: u64, to: u64| {
+        map.store(from, &vec![2; (to - from) as usize]).unwrap();
+        let began = Instant::now();
+        map.persist(from..to).unwrap();
+        began.elapsed()
     };
     for (from, to, lines) in [(10, 11, 1), (60, 70, 2), (PAGE - 64, PAGE, 1), (0, PAGE, 64)] {
-        let (found, line) = (least(from, to), Duration::from_micros(64));
+        let line = Duration::from_micros(64);
         let expected = line * (lines - 1) + line / 2..line * lines + line / 2;
-        assert!(expected.contains(&found), "{from}..{to}: {found:?} for {lines} lines");
+        // (What else the machine does only makes it longer.)
+        let found = (0..100).map(|_| once(from, to)).find(|found| *found < expected.end);
+        let is_right = found.is_some_and(|found| expected.contains(&found));
+        assert!(is_right, "{from}..{to}: {found:?} for {lines} lines");
     }
 }
 
