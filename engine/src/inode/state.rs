@@ -94,7 +94,7 @@ const CARRIERS: usize = 6;
 const UNWEIGHED_PART: u32 = 8;
 
 /// All that is known of an inode. In this order: what is asked of each that is looked at shares few lines of memory, and the last
-/// of them, in which another inode may begin, has nothing that each change changes or looks at. So two that lie side by side,
+/// of them, in which another inode may begin, has nothing that each change changes or looks at (of this one; of the next one the counts). So two that lie side by side,
 /// each changed by a thread of its own, do not have these wait for each other.
 #[repr(C)]
 pub(crate) struct State {
@@ -126,8 +126,11 @@ pub(crate) struct State {
     weight: u64,
 }
 
-/// What changes do not change, and most do not look at, takes a line at least.
-const _: () = assert!(size_of::<State>() - offset_of!(State, xattrs) >= lode_pmem::LINE_BYTES);
+/// What changes neither change nor look at takes a line at least, with the two counts that the next one may begin with.
+const _: () = {
+    let counts = 2 * size_of::<usize>();
+    assert!(size_of::<State>() - offset_of!(State, rdev) + counts >= lode_pmem::LINE_BYTES);
+};
 
 impl State {
     /// The state that an INODE record at `ordinal` begins.

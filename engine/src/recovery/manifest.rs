@@ -121,10 +121,12 @@ impl Numbers<'_> {
 /// Reads all manifests: what [`encode_all`] has written.
 pub(super) fn decode_all(geometry: &Geometry, mut bytes: &[u8]) -> Result<Manifests> {
     let mut all: Manifests = Vec::new();
+    // (A page of a log is kept once: what tells more of them than the pool has pages would only take memory.)
+    let mut logs_left = geometry.pages;
     while let Some((word, rest)) = bytes.split_first_chunk::<WORD>() {
         let word = u64::from_le_bytes(*word);
         let (epoch, len) = (word as u32, (word >> 32) as usize);
-        let items = decode(geometry, rest.get(..len).ok_or(DAMAGED)?, epoch)?;
+        let items = decode(geometry, rest.get(..len).ok_or(DAMAGED)?, epoch, &mut logs_left)?;
         bytes = rest.get(len.next_multiple_of(WORD)..).ok_or(DAMAGED)?;
         if all.last().is_some_and(|(before, _)| *before >= epoch) {
             return Err(DAMAGED);
@@ -135,7 +137,7 @@ pub(super) fn decode_all(geometry: &Geometry, mut bytes: &[u8]) -> Result<Manife
     Ok(all)
 }
 
-fn decode(geometry: &Geometry, bytes: &[u8], epoch: u32) -> Result<Vec<Item>> {
+fn decode(geometry: &Geometry, bytes: &[u8], epoch: u32, logs_left: &mut u64) -> Result<Vec<Item>> {
     let mut numbers = Numbers(bytes);
     let (mut items, mut group) = (Vec::new(), None);
     while !numbers.0.is_empty() {
@@ -164,6 +166,9 @@ fn decode(geometry: &Geometry, bytes: &[u8], epoch: u32) -> Result<Vec<Item>> {
             };
             if !there || born > epoch {
                 return Err(DAMAGED);
+            }
+            if kind == Kept::Log {
+                *logs_left = logs_left.checked_sub(pages).ok_or(DAMAGED)?;
             }
             let (each, count) = if kind == Kept::Log { (1, pages) } else { (pages, 1) };
             items.try_reserve(usize::try_from(count).map_err(|_| Error::NoMemory)?)?;
