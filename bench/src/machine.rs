@@ -38,6 +38,7 @@ pub fn here(place: &Place, emulate: Option<Profile>) -> Result<Machine> {
         page_bytes,
         load: load().unwrap_or_default(),
         fuse_io_uring: fs::read_to_string(RINGS_ALLOWED).is_ok_and(|text| text.trim() == "Y"),
+        awake: false,
         emulated,
     })
 }

@@ -46,6 +46,8 @@ pub struct Machine {
     pub load: String,
     /// The kernel lets requests of mounts come by io_uring.
     pub fuse_io_uring: bool,
+    /// No processor fell asleep during the run.
+    pub awake: bool,
     /// The slower medium whose times some subjects take, if any.
     pub emulated: Option<String>,
 }

@@ -8,12 +8,14 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lode_fuse::Awake;
+
 use crate::breakdown;
 use crate::error::{BenchError, Result};
 use crate::machine;
 use crate::place::Place;
 use crate::plan::{Cell, cells};
-use crate::report::{Breakdown, Figure, LeftOut, Report, Row, Steps};
+use crate::report::{Breakdown, Figure, LeftOut, Machine, Report, Row, Steps};
 use crate::stats::{Histogram, median, spread};
 use crate::subject::{self, MOUNTS, Outcome, Programs, Ready, Subject, Timed};
 use crate::targets;
@@ -58,6 +60,8 @@ pub struct Settings {
     pub breakdown: bool,
     /// And at each protection level.
     pub levels: bool,
+    /// Processors may fall asleep, as the machine has it.
+    pub may_sleep: bool,
     /// Where the run makes its directory; where memory is, if not said.
     pub dir: Option<PathBuf>,
     /// What subjects are made of.
@@ -100,7 +104,10 @@ struct Measured {
 pub fn run(settings: &Settings, watch: &dyn Watch) -> Result<Report> {
     let began = Instant::now();
     let place = Place::new(settings.dir.as_deref(), BYTES_MAX)?;
-    let machine = machine::here(&place, settings.programs.emulate)?;
+    // For all subjects: how long a processor takes to wake is the machine's matter.
+    let awake = if settings.may_sleep { None } else { Awake::keep().ok() };
+    let machine =
+        Machine { awake: awake.is_some(), ..machine::here(&place, settings.programs.emulate)? };
     let mut report = Report { machine, ..Report::default() };
     let cells = cells(&settings.workloads, &settings.threads, settings.quick);
     let subjects = choose(settings, &cells, &place, &mut report.left_out)?;
@@ -510,6 +517,7 @@ mod tests {
                 quick: true,
                 breakdown: true,
                 levels: true,
+                may_sleep: true,
                 dir: Some(base.path().to_owned()),
                 programs: Programs {
                     lode: "".into(),

@@ -203,7 +203,7 @@ pub(crate) struct MountArgs {
     /// Directory to mount it at
     pub(crate) dir: PathBuf,
     /// Options, separated by commas: ro, relaxed, noatime, strictatime, allow_other, dev, suid, noexec,
-    /// noviews, io_uring, noio_uring, page-size=SIZE, index-memory=SIZE, windows=MODE, flush=NAME, heap_limit=SIZE,
+    /// noviews, io_uring, noio_uring, awake, noawake, page-size=SIZE, index-memory=SIZE, windows=MODE, flush=NAME, heap_limit=SIZE,
     /// heap_program_limit=SIZE, heap_reserve=SIZE, snapshot=NAME, scrub=PERIOD, scrub-rate=SIZE, emulate=NAME and its like, and those that mount(8)
     /// handles; remount, to change ro, dev, suid and exec of what is mounted
     #[arg(short = 'o', value_name = "OPTIONS", value_parser = OptionList)]
@@ -342,6 +342,9 @@ pub(crate) struct BenchArgs {
     /// Look into operations of the engine, too: how much of each is copies, fences, allocation, index, records
     #[arg(long)]
     pub(crate) breakdown: bool,
+    /// Let processors fall asleep as the machine does by itself; else none does during a run as root
+    #[arg(long)]
+    pub(crate) may_sleep: bool,
     /// Write a page for a browser, too
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,

@@ -36,6 +36,8 @@ pub(crate) struct MountOptions {
     pub(crate) noviews: bool,
     /// `io_uring` or `noio_uring`.
     pub(crate) io_uring: Option<bool>,
+    /// `awake` or `noawake`.
+    pub(crate) awake: Option<bool>,
     /// `page-size=`.
     pub(crate) page_class: Option<PageClass>,
     /// `index-memory=`, 0 for no limit.
@@ -57,7 +59,7 @@ pub(crate) struct MountOptions {
 }
 
 /// The options that mean something, and what.
-pub(crate) const MEANINGS: [(&str, &str); 23] = [
+pub(crate) const MEANINGS: [(&str, &str); 24] = [
     (
         "ro, rw",
         "Read-only: not a byte of the pool changes, not even by recovery. Read-write is the default.",
@@ -91,6 +93,10 @@ pub(crate) const MEANINGS: [(&str, &str); 23] = [
     (
         "io_uring, noio_uring",
         "Whether requests come by io_uring, with a queue for each CPU: for many busy programs. Where nothing is said they do if the kernel lets them.",
+    ),
+    (
+        "awake, noawake",
+        "No processor of the machine falls asleep while requests come, and for a second after: faster where to wake one takes long, as in many virtual machines. For root alone; noawake is the default.",
     ),
     (
         "page-size=",
@@ -236,6 +242,7 @@ impl MountOptions {
             "suid" | "nosuid" => self.suid = Some(word == "suid"),
             "noviews" => self.noviews = true,
             "io_uring" | "noio_uring" => self.io_uring = Some(word == "io_uring"),
+            "awake" | "noawake" => self.awake = Some(word == "awake"),
             "exec" | "noexec" => self.noexec = Some(word == "noexec"),
             word if IGNORED.contains(&word) || word.starts_with("x-") => {}
             word => return self.set_value(word),
@@ -301,6 +308,7 @@ impl MountOptions {
             noexec: next.noexec.or(all.noexec),
             noviews: next.noviews || all.noviews,
             io_uring: next.io_uring.or(all.io_uring),
+            awake: next.awake.or(all.awake),
             page_class: next.page_class.or(all.page_class),
             index_memory: next.index_memory.or(all.index_memory),
             windows: next.windows.or(all.windows),
@@ -329,6 +337,7 @@ impl MountOptions {
             (self.allow_other.then_some(true), "allow_other", ""),
             (self.noviews.then_some(true), "noviews", ""),
             (self.io_uring, "io_uring", "noio_uring"),
+            (self.awake, "awake", "noawake"),
             (self.remount.then_some(true), "remount", ""),
         ];
         let said = |(flag, yes, no): (Option<bool>, &str, &str)| {
@@ -405,7 +414,7 @@ mod tests {
 
     #[test]
     fn options_survive_the_way_through_text() {
-        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,io_uring,remount,strictatime,page-size=2M,index-memory=104857600,windows=none,flush=msync,snapshot=before the change,\
+        let text = "ro,nodev,nosuid,noexec,relaxed,allow_other,noviews,io_uring,awake,remount,strictatime,page-size=2M,index-memory=104857600,windows=none,flush=msync,snapshot=before the change,\
                     scrub=36h,scrub-rate=1048576,heap_limit=4194304,heap_program_limit=2097152,heap_reserve=0,heap_ready=0,emulate=stt-ram,read-ns=70,write-gbps=2.05,fence-ns=0";
         let options = MountOptions::parse(text).unwrap();
         assert_eq!(options.text(), text);

@@ -212,6 +212,7 @@ fn mount_options(settings: &Settings, region_facts: &RegionFacts) -> lode_fuse::
         dev: said.dev.unwrap_or(false),
         noexec: said.noexec.unwrap_or(false),
         rings: said.io_uring,
+        awake: said.awake.unwrap_or(false),
         scrub_period: said.scrub.filter(|period| !period.is_zero()),
         scrub_rate: said.scrub_rate,
         views: if said.noviews { Vec::new() } else { views() },

@@ -232,6 +232,7 @@ fn a_small_run_has_every_key_and_nothing_of_it_stays() {
         "page_bytes",
         "load",
         "fuse_io_uring",
+        "awake",
         "emulated",
     ];
     assert_eq!(keys(&report["machine"]), machine.into());

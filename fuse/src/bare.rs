@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::awake::{self, Wakeful};
 use crate::device::mount_fuse;
 use crate::error::{MountError, Result};
 use crate::fs::MAX_WRITE;
@@ -24,6 +25,7 @@ pub fn serve<H: Handler>(
     handler: impl FnOnce(&Agreed) -> H,
 ) -> Result<()> {
     let point = mountpoint::prepare(dir)?;
+    let watched = awake::watch(options.awake)?;
     let kernel = |source| MountError::Kernel { path: point.clone(), source };
     let channel = Channel::new(mount_fuse(&point, options).map_err(kernel)?);
     let (agreed, queues) = introduce(&channel, options).map_err(|source| {
@@ -34,7 +36,8 @@ pub fn serve<H: Handler>(
     if let Ok(Some(mount)) = mountpoint::mounted_at(&point) {
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
     }
-    let session = Session::new(channel, handler(&agreed), MAX_WRITE).with_queues(queues);
+    let handler = Wakeful { handler: handler(&agreed), watched };
+    let session = Session::new(channel, handler, MAX_WRITE).with_queues(queues);
     session.run(options.server_threads()).map_err(|source| {
         // Nobody serves it any more.
         let _ = mountpoint::cut_off(&point);

@@ -51,6 +51,9 @@ pub enum MountError {
         /// Why.
         source: InitError,
     },
+    /// Processors can't be kept awake.
+    #[error("processors can't be kept awake: {0}; be root, or mount without the option awake")]
+    Asleep(io::Error),
     /// The mount does not answer.
     #[error("the file system at {} did not answer within {seconds} s", path.display())]
     NoAnswer {

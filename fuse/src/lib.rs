@@ -12,6 +12,7 @@
 //! * [`control`]: the socket on which a mount answers questions; `answers`, `stats`: what it
 //!   says, `scrub`, `snapshots`, `rollback`, `volumes`, `send`: what it does when asked, `views`: the same as files; [`notify`]: readiness
 //! * `heap`: a pool that is served without a mount, `users`: for how long, `lending`: its memory, lent to programs
+//! * `awake`: processors that do not fall asleep while requests come
 //! * `damage`: what the log says of damage that requests meet; `paths`: where in the mount it is
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -19,6 +20,7 @@
 
 mod answers;
 mod apart;
+mod awake;
 pub mod bare;
 pub mod control;
 mod damage;
@@ -47,6 +49,7 @@ mod views;
 mod volumes;
 pub mod wire;
 
+pub use awake::Awake;
 pub use error::{MountError, Result};
 pub use fs::MAX_WRITE;
 pub use heap::HeapServer;

@@ -44,6 +44,8 @@ pub struct MountOptions {
     /// Whether requests come by io_uring. Where nothing is said they do if the kernel allows it and
     /// no number of threads is asked for.
     pub rings: Option<bool>,
+    /// No processor of the machine falls asleep while requests come.
+    pub awake: bool,
     /// How much memory is lent to programs.
     pub heap: HeapOptions,
     /// What the region says of itself (medium, durability, flush strategy, windows), for

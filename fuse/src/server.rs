@@ -17,6 +17,7 @@ use signal_hook::iterator::{Handle, Signals};
 
 use crate::answers::Desk;
 use crate::apart::within;
+use crate::awake::{self, Wakeful};
 use crate::control::listener::{Answers, Bound, Listener, Sessions};
 use crate::control::place;
 use crate::damage::Teller;
@@ -42,7 +43,7 @@ const LAST_REQUESTS: Duration = Duration::from_secs(10);
 ///
 /// Dropping it without [`Server::run`] takes the mount off and closes the pool.
 pub struct Server<M: Medium + 'static, H: Host> {
-    session: Option<Session<LodeFs<M, H>>>,
+    session: Option<Session<Wakeful<LodeFs<M, H>>>>,
     threads: usize,
     scrubs: Option<(Duration, u64)>,
     mount: Mount<M, H>,
@@ -119,6 +120,7 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let bound = Bound::new(control, &options.pool, &point)?;
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
             .map_err(|source| MountError::System { what: "handle signals", source })?;
+        let watched = awake::watch(options.awake)?;
         let kernel = |source| MountError::Kernel { path: point.clone(), source };
         let connection = mount_fuse(&point, &options).map_err(kernel)?;
         let mount = Mount::new(Arc::clone(&state), point.clone(), options.read_only);
@@ -138,7 +140,8 @@ impl<M: Medium + 'static, H: Host> Server<M, H> {
         let desk = Arc::new(desk);
         let views = Views::new(&files, Arc::clone(&state.snapshots));
         let fs = LodeFs::new(state, &agreed, atime, views, Arc::clone(&desk), notices);
-        let session = Session::new(channel, fs, MAX_WRITE).with_queues(queues);
+        let handler = Wakeful { handler: fs, watched };
+        let session = Session::new(channel, handler, MAX_WRITE).with_queues(queues);
         mountpoint::set_read_ahead(&mount.device, MAX_WRITE >> 10);
         let answers: Answers = Box::new(move |op, request| desk.answer(op, request));
         let sessions: Sessions = Box::new(move |stream, line| lends.lending.admit(stream, line));
@@ -207,7 +210,7 @@ impl<M: Region + 'static> Server<M, StdHost> {
 
 /// Runs the session on threads of its own; tells how it ended.
 fn serve<M: Medium + 'static, H: Host>(
-    session: Session<LodeFs<M, H>>,
+    session: Session<Wakeful<LodeFs<M, H>>>,
     threads: usize,
     tell: Sender<Event>,
 ) -> Result<JoinHandle<()>> {

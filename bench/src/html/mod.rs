@@ -103,11 +103,12 @@ const EMULATED: &str =
 
 fn machine(machine: &Machine) -> String {
     let Machine { cpu, cores, kernel, flush, windows, medium, page_bytes, load, .. } = machine;
-    let Machine { fuse_io_uring, emulated, .. } = machine;
+    let Machine { fuse_io_uring, awake, emulated, .. } = machine;
+    let awake = if *awake { "kept awake" } else { "asleep when they have nothing to do" };
     let rings = if *fuse_io_uring { "by io_uring" } else { "by the device, without io_uring" };
     let emulated = emulated.as_ref().map(|medium| ("Emulated", format!("{medium}, {EMULATED}")));
     let rows = [
-        ("Processor", format!("{cpu}, {cores} of them")),
+        ("Processor", format!("{cpu}, {cores} of them, {awake}")),
         ("Kernel", kernel.clone()),
         ("Memory", format!("{medium}, mapped by pages of {} KiB", page_bytes >> 10)),
         ("Stores", format!("{flush}, write windows: {windows}")),

@@ -111,6 +111,7 @@ fn settings(args: &BenchArgs) -> Result<Settings> {
         quick: args.quick,
         breakdown: args.breakdown,
         levels: args.protect,
+        may_sleep: args.may_sleep,
         dir: args.dir.clone(),
         programs: made_of(&args.emulation, args.quick)?,
     })

@@ -105,6 +105,10 @@ fn unchangeable(
         ),
         (was.emulation.join(&asked.emulation) != was.emulation, "what medium is emulated"),
         (asked.allow_other && !others, "who may use the mount (allow_other)"),
+        (
+            differs(asked.awake, was.awake.unwrap_or_default()),
+            "whether processors are kept awake (awake, noawake)",
+        ),
         (differs(asked.io_uring, before.io_uring), "how requests come (io_uring, noio_uring)"),
         (asked.noviews && !was.noviews, "whether there is a directory .lode (noviews)"),
     ];

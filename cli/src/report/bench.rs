@@ -66,6 +66,12 @@ impl Report for BenchReport {
             let rings = lode_fuse::wire::RINGS_ALLOWED;
             let _ = writeln!(text, "requests of mounts come without io_uring: echo Y > {rings}");
         }
+        let awake = if machine.awake {
+            "kept awake: none falls asleep during the run"
+        } else {
+            "may fall asleep, and take their time to wake"
+        };
+        let _ = writeln!(text, "processors {awake}");
         if let Some(medium) = &machine.emulated {
             let _ = writeln!(text, "EMULATED: {medium}, but where it says \"not slowed\"");
         }

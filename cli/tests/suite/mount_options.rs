@@ -4,11 +4,12 @@
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::common::{Scratch, lode, run, text};
+use crate::common::{LODE, Scratch, lode, run, text};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::io::Errno;
 
@@ -289,4 +290,59 @@ fn large_pages_are_for_files_made_where_the_options_say_so() {
         assert!(!large.is_empty() && large.iter().all(aligned), "{options:?}: {large:?}");
         assert_eq!(large.iter().map(|extent| extent.2).sum::<u64>(), 4 << 20, "{options:?}");
     }
+}
+
+const NOBODY: u32 = 65_534;
+
+/// Whether the server with this process id keeps processors awake.
+fn keeps_awake(pid: u64) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    // (Others of its files may be closed meanwhile.)
+    let leads = open.filter_map(|file| fs::read_link(file.unwrap().path()).ok());
+    leads.into_iter().any(|to| to == Path::new("/dev/cpu_dma_latency"))
+}
+
+#[test]
+fn processors_are_kept_awake_while_requests_come_if_that_is_asked_for() {
+    if File::options().write(true).open("/dev/cpu_dma_latency").is_err() {
+        eprintln!("skipped: nobody here may keep processors awake");
+        return;
+    }
+    let mounts = Mounts::new();
+    for (options, asked) in [("awake", true), ("awake,noawake", false), ("relatime", false)] {
+        mounts.with(options, |dir| {
+            let info = lode(&["info", text(dir), "--json"]).expect(0).json();
+            let pid = info["mount"]["pid"].as_u64().unwrap();
+            let until = |awake: bool| {
+                let end = Instant::now() + Duration::from_secs(10);
+                while keeps_awake(pid) != awake && Instant::now() < end {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                keeps_awake(pid) == awake
+            };
+            assert!(until(false), "{options}: nobody asks for anything");
+            for round in 0..2 {
+                fs::write(dir.join(format!("{options}{round}")), "asked").unwrap();
+                assert!(until(asked), "{options}");
+                assert!(until(false), "{options}: until a second after");
+            }
+            let other = if asked { "remount,noawake" } else { "remount,awake" };
+            lode(&["mount", text(&mounts.pool), text(dir), "-o", other]).expect(2);
+        });
+    }
+}
+
+#[test]
+fn who_may_not_keep_processors_awake_is_told() {
+    let mounts = Mounts::new();
+    fs::set_permissions(&mounts.pool, Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(&mounts.dir, Permissions::from_mode(0o777)).unwrap();
+    let mut mount = Command::new(LODE);
+    mount.args(["mount", text(&mounts.pool), text(&mounts.dir), "-o", "awake"]);
+    if rustix::process::geteuid().is_root() {
+        mount.uid(NOBODY).gid(NOBODY);
+    }
+    let said = run(&mut mount).expect(1);
+    assert!(said.err.contains("/dev/cpu_dma_latency: Permission denied"), "{}", said.err);
+    assert!(said.err.contains("without the option awake"), "{}", said.err);
 }

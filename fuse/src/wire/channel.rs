@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno as Code;
+use rustix::io::{Errno as Code, ioctl_fionbio};
 
 use super::clone;
 use super::errno::Errno;
@@ -17,6 +17,17 @@ use super::rings::Queues;
 
 /// The device that mounts are served through.
 pub const DEVICE: &str = "/dev/fuse";
+
+/// What came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Came {
+    /// A request.
+    Request,
+    /// Nothing so far.
+    Nothing,
+    /// The end: there will be no more, the mount is gone.
+    End,
+}
 
 /// A connection to the kernel.
 #[derive(Debug)]
@@ -63,17 +74,22 @@ impl Channel {
         }
     }
 
-    /// Waits for a request and puts it in `into`, as far as there is room; false if there will
-    /// be no more: the mount is gone.
-    pub(super) fn receive(&self, into: &mut Vec<u8>) -> io::Result<bool> {
+    /// Whether [`Channel::receive`] returns where nothing is there, and does not wait for it.
+    pub(super) fn never_wait(&self, never: bool) -> io::Result<()> {
+        Ok(ioctl_fionbio(&*self.0, never)?)
+    }
+
+    /// Puts a request in `into`, as far as there is room.
+    pub(super) fn receive(&self, into: &mut Vec<u8>) -> io::Result<Came> {
         loop {
             into.clear();
             match rustix::io::read(&*self.0, spare_capacity(into)) {
-                Ok(bytes) if bytes > 0 => return Ok(true),
+                Ok(bytes) if bytes > 0 => return Ok(Came::Request),
                 // (The second where the mount goes away while the kernel hands a request out.)
-                Ok(_) | Err(Code::NODEV | Code::CONNABORTED) => return Ok(false),
+                Ok(_) | Err(Code::NODEV | Code::CONNABORTED) => return Ok(Came::End),
+                Err(Code::AGAIN) => return Ok(Came::Nothing),
                 // The request was taken back before it could be read.
-                Err(Code::NOENT | Code::INTR | Code::AGAIN) => {}
+                Err(Code::NOENT | Code::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }

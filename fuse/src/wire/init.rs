@@ -9,7 +9,7 @@ use fuse_abi::linux::{
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::arguments::Arguments;
-use super::channel::Channel;
+use super::channel::{Came, Channel};
 use super::errno::Errno;
 use super::reply::Answer;
 use super::rings::OVER_IO_URING;
@@ -154,8 +154,10 @@ pub fn agree(offer: &Offer, wish: &Wish) -> Result<Option<(Agreed, fuse_init_out
 pub fn shake_hands(channel: &Channel, wish: &Wish) -> Result<Agreed, InitError> {
     let mut bytes = Vec::with_capacity(REQUEST_BYTES);
     loop {
-        if !channel.receive(&mut bytes)? {
-            return Err(InitError::Gone);
+        match channel.receive(&mut bytes)? {
+            Came::Request => {}
+            Came::Nothing => continue,
+            Came::End => return Err(InitError::Gone),
         }
         let (unique, offer) = Offer::parse(&bytes).ok_or(InitError::NoOffer)?;
         let answer =

@@ -10,13 +10,14 @@
 //! * `channel`, `clone`: the device; `notices`: what the kernel is told unasked
 //! * `rings`: requests by io_uring, a queue for each CPU
 //! * `scratch`: memory that a thread answers from
-//! * `turns`: which threads wait for requests; `pace`: how
+//! * `turns`: which threads wait for requests; `pace`: how; `inbox`: what from
 //! * `init`: what version and capabilities are agreed upon; `session`: the threads that serve
 
 mod arguments;
 mod channel;
 mod clone;
 mod errno;
+mod inbox;
 mod init;
 mod listing;
 mod notices;

@@ -9,6 +9,7 @@ use std::io;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use super::channel::Came;
 use super::request::Operation;
 
 /// How long it looks. (Who has its answer asks for the next thing, where it does, within some microseconds.)
@@ -79,51 +80,54 @@ impl Pace {
         self.moved_much = operation.map_or(0, Operation::bytes) > MUCH_BYTES;
     }
 
-    /// Waits for a moment, if that is worth it, where it `looks` at all. What comes later is to be waited for asleep.
+    /// Waits for a moment, if that is worth it, where it `looks` at all; says what there is to do, and what came. What comes
+    /// later is to be waited for asleep.
     ///
     /// # Errors
-    /// Those of `is_ready`.
+    /// Those of `now`, which takes what is there.
     pub(super) fn wait(
         &mut self,
         looks: bool,
-        is_ready: &mut dyn FnMut() -> io::Result<bool>,
-    ) -> io::Result<Load> {
-        if is_ready()? {
+        now: &mut dyn FnMut() -> io::Result<Came>,
+    ) -> io::Result<(Load, Came)> {
+        let mut came = now()?;
+        if came != Came::Nothing {
             self.waited = self.waited.saturating_sub(2);
             self.at_once += if self.was_slow { MUCH } else { 1 };
             if self.at_once < MUCH {
-                return Ok(Load::Same);
+                return Ok((Load::Same, came));
             }
             self.at_once = 0;
-            return Ok(Load::Much);
+            return Ok((Load::Much, came));
         }
         self.at_once = 0;
         self.waited += 1;
         if looks && self.looks && !self.moved_much {
-            self.look(is_ready)?;
+            came = self.look(now)?;
         }
         if self.waited < LITTLE {
-            return Ok(Load::Same);
+            return Ok((Load::Same, came));
         }
         self.waited = 0;
-        Ok(Load::Little)
+        Ok((Load::Little, came))
     }
 
-    fn look(&mut self, is_ready: &mut dyn FnMut() -> io::Result<bool>) -> io::Result<()> {
+    fn look(&mut self, now: &mut dyn FnMut() -> io::Result<Came>) -> io::Result<Came> {
         if self.skip > 0 {
             self.skip -= 1;
-            return Ok(());
+            return Ok(Came::Nothing);
         }
         let begun = Instant::now();
         while begun.elapsed() < LOOK {
-            if is_ready()? {
+            let came = now()?;
+            if came != Came::Nothing {
                 self.vain /= 4;
-                return Ok(());
+                return Ok(came);
             }
         }
         self.vain = (2 * self.vain + 1).min(RAREST);
         self.skip = self.vain;
-        Ok(())
+        Ok(Came::Nothing)
     }
 }
 
@@ -134,11 +138,11 @@ mod tests {
     /// Waits of which each finds a request after so many looks; says how often was looked, beyond the first time.
     fn looked(pace: &mut Pace, alone: bool, after: u32) -> u32 {
         let mut looks = 0;
-        let mut is_ready = || {
+        let mut now = || {
             looks += 1;
-            Ok(looks > after)
+            Ok(if looks > after { Came::Request } else { Came::Nothing })
         };
-        pace.wait(alone, &mut is_ready).unwrap();
+        pace.wait(alone, &mut now).unwrap();
         looks - 1
     }
 
@@ -187,7 +191,9 @@ mod tests {
         let mut pace = Pace::of(1);
         let mut wait = |took, ready| {
             pace.answered(None, took);
-            pace.wait(true, &mut || Ok(ready)).unwrap()
+            pace.wait(true, &mut || Ok(if ready { Came::Request } else { Came::Nothing }))
+                .unwrap()
+                .0
         };
         assert_eq!((wait(SLOW, true), wait(2 * SLOW, false)), (Load::Same, Load::Same));
         assert_eq!((wait(2 * SLOW, true), wait(SLOW, true)), (Load::Much, Load::Same));
@@ -197,8 +203,8 @@ mod tests {
     fn a_queue_that_does_not_get_empty_is_much_and_one_that_always_is_little() {
         let told = |of: u32, there: u32, times: u32| {
             let mut pace = Pace::of(1);
-            let mut all =
-                (0..times).map(|at| pace.wait(true, &mut || Ok(at % of < there)).unwrap());
+            let came = |at| if at % of < there { Came::Request } else { Came::Nothing };
+            let mut all = (0..times).map(|at| pace.wait(true, &mut || Ok(came(at))).unwrap().0);
             all.find(|load| *load != Load::Same)
         };
         assert_eq!((told(1, 1, MUCH - 1), told(1, 1, MUCH)), (None, Some(Load::Much)));

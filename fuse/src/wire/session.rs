@@ -7,8 +7,9 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use super::channel::Channel;
+use super::channel::{Came, Channel};
 use super::errno::Errno;
+use super::inbox::Inbox;
 use super::pace::{Load, Pace};
 use super::reply::Answer;
 use super::request::{Incoming, Operation, Request, parse};
@@ -156,20 +157,25 @@ enum Next {
 
 /// Serves until the mount is gone, with at most `data` bytes of data in a request or an answer.
 fn serve<H: Handler>(channel: &Channel, handler: &H, data: usize, turns: &Turns) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(HEAD_BYTES + data).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut inbox = Inbox::new(channel, HEAD_BYTES + data)?;
     let mut scratch = Scratch::new(data);
     let (mut pace, mut turn) = (Pace::new(), turns.take());
     loop {
-        match pace.wait(turn.is_alone(), &mut || channel.is_ready())? {
-            Load::Same => {}
+        let (load, mut came) = pace.wait(turn.is_alone(), &mut || inbox.now())?;
+        match load {
             Load::Much => turns.more(),
-            Load::Little => turn.rest(),
+            // (Not with a request in its hands.)
+            Load::Little if came == Came::Nothing => turn.rest(),
+            Load::Same | Load::Little => {}
         }
-        if !channel.receive(&mut bytes)? {
+        if came == Came::Nothing {
+            came = inbox.asleep()?;
+        }
+        if came == Came::End {
             break;
         }
-        let Some(incoming) = parse(&bytes) else {
+        let bytes = inbox.bytes();
+        let Some(incoming) = parse(bytes) else {
             tracing::error!(bytes = bytes.len(), "the kernel sent what is no request");
             continue;
         };
