@@ -2,8 +2,9 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use lode_pmem::Medium;
+use lode_pmem::{LINE_BYTES, Medium};
 
+use crate::index::Extent;
 use crate::inode::{File, Node, State};
 use crate::integrity::Whose;
 use crate::layout::{IDENTITY_ATIME_AT, slot_at};
@@ -103,9 +104,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<()> {
         let mut at = offset;
         let mut rest = &mut into[..];
+        let mut next = file.extents.next_from(at / PAGE_BYTES);
         while !rest.is_empty() {
-            let extent = file.extents.next_from(at / PAGE_BYTES);
-            let (start, place, len) = match extent {
+            let (start, place, len) = match next {
                 Some(extent) => {
                     let start = (extent.file_page * PAGE_BYTES).max(at);
                     let end = extent.end() * PAGE_BYTES;
@@ -119,6 +120,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
             zeros.fill(0);
             let mapped = len.min(tail.len() as u64) as usize;
             let (bytes, tail) = tail.split_at_mut(mapped);
+            if let (Some(extent), false) = (next, tail.is_empty()) {
+                next = self.next_piece(file, extent.end(), tail.len() as u64);
+            }
             if !bytes.is_empty() {
                 let end = place + state.size.saturating_sub(start);
                 self.store.load_data(Whose { ino: state.log.ino, end }, place, bytes)?;
@@ -127,6 +131,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
             rest = tail;
         }
         Ok(())
+    }
+
+    /// The extent behind one that is about to be read, of which so many bytes at most are read after it: its first page
+    /// is asked for now, as nothing asks for it when the one before ends.
+    #[inline]
+    fn next_piece(&self, file: &File, file_page: u64, bytes: u64) -> Option<Extent> {
+        let next = file.extents.next_from(file_page)?;
+        let lines = bytes.min(PAGE_BYTES) / LINE_BYTES as u64;
+        self.store.door.prefetch_lines(next.page * PAGE_BYTES, lines);
+        Some(next)
     }
 
     /// First offset at or after `offset` with (or without) data; `NotFound` when there is none.
