@@ -40,7 +40,7 @@ pub struct IndexMemory {
     pub entries: u64,
     /// Extents of files in memory.
     pub extents: u64,
-    /// Free pages: trees by size and place, a bitmap, magazines, what waits for a round, what snapshots keep.
+    /// Free pages: lines of chunks, a bitmap, magazines, what waits for a round, what snapshots keep.
     pub free_space: u64,
     /// Inode tables: which slots are free, and the ends of all logs. Lanes and stripes of the sector journal.
     pub tables: u64,

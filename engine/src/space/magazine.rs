@@ -6,8 +6,8 @@
 use alloc::vec::Vec;
 
 use super::Run;
+use super::chunks::Chunks;
 use super::claims::WORD;
-use super::tree::Tree;
 use crate::error::Result;
 
 /// What single pages are for.
@@ -52,12 +52,12 @@ impl Batch {
     }
 }
 
-/// Where pages end that are loaded of `run`, which was taken out of `tree`: what is behind the end of its first word goes back there.
-fn end_in_word(tree: &mut Tree, run: Run) -> u64 {
+/// Where pages end that are loaded of `run`, which was taken out of `chunks`: what is behind the end of its first word goes back there.
+fn end_in_word(chunks: &mut Chunks, run: Run) -> u64 {
     let end = (run.page / WORD + 1).saturating_mul(WORD).min(run.end());
     let rest = Run { page: end, pages: run.end() - end };
-    // (Where the tree would not have it, the magazine does.)
-    if rest.pages > 0 && tree.insert(rest).is_err() { run.end() } else { end }
+    // (Where these would not have it, the magazine does.)
+    if rest.pages > 0 && chunks.insert(rest).is_err() { run.end() } else { end }
 }
 
 /// Ready single pages.
@@ -109,12 +109,12 @@ impl Magazine {
 
     /// Loads an empty magazine from a region; `None` where it has nothing. Where pages in one piece are to be had, they are those
     /// of one word of the bitmap, so that no other lane has to wait for it with its next page.
-    pub(super) fn load(&mut self, tree: &mut Tree) -> Option<()> {
+    pub(super) fn load(&mut self, chunks: &mut Chunks) -> Option<()> {
         while let Some(left) = LOAD.checked_sub(self.count()).filter(|&left| left > 0) {
-            let Some(run) = tree.take_some(left as u64, 0) else {
+            let Some(run) = chunks.take_some(left as u64, 0) else {
                 break;
             };
-            let end = if left == LOAD { end_in_word(tree, run) } else { run.end() };
+            let end = if left == LOAD { end_in_word(chunks, run) } else { run.end() };
             for page in run.page..end {
                 self.push(page);
             }

@@ -3,27 +3,30 @@
 //! Guarantees: a page is handed out only while it is free, to one taker; the number of free
 //! pages is exact; freeing a page that is free, or one outside the pool's data pages, is an
 //! error and changes nothing (a bitmap of free pages, one bit each, sees it wherever the page
-//! is). What memory has lost is noticed by that, too (NOVA-Fortis 4.2.5): a page that trees and bitmap do not both
+//! is). What memory has lost is noticed by that, too (NOVA-Fortis 4.2.5): a page that chunks and bitmap do not both
 //! call free is had by nobody, and a session whose free space is in doubt leaves no checkpoint, so that
 //! the next one finds it out from the logs.
-//! Large aligned runs stay whole while smaller ones will do (see `tree`). Taking or giving
+//! Large aligned runs stay whole while smaller ones will do (see `chunks`). Taking or giving
 //! one page normally touches the lane's own memory only and never allocates.
 //!
-//! Pages lie in *regions*, address-ordered, each a tree under its own lock; a lane has a home
+//! Pages lie in *regions*, address-ordered, each under its own lock; a lane has a home
 //! region. On top, each lane has *magazines* of ready single pages, each under its lock: one for
 //! data and one for logs, so that a file that grows page by page lies in one piece though its log
 //! grows meanwhile. Order of locks: one magazine, then one region. No two of a kind are ever held at once.
 //!
 //! Where metadata has twins, its pages are taken and given with them (`twins`).
 
+mod chunks;
 mod claims;
 mod count;
+mod line;
 mod magazine;
+mod marks;
 mod moved;
 #[cfg(test)]
 pub(crate) mod tests;
-mod tree;
 mod twins;
+mod whole;
 
 pub(crate) use claims::Claims;
 pub(crate) use magazine::Use;
@@ -35,11 +38,11 @@ use crate::host::Host;
 use crate::types::{PAGE_BYTES, PageClass};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use chunks::Chunks;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use count::{Balance, Total};
 use lock_api::Mutex;
 use magazine::{Batch, Magazine};
-use tree::Tree;
 pub(crate) use twins::Sparing;
 use twins::Twins;
 
@@ -88,17 +91,17 @@ const REGION_LEAST: u64 = 2 * PageClass::Giant.pages();
 /// One part of the page range.
 #[repr(align(128))]
 struct Region<H: Host> {
-    tree: Mutex<H::Mutex, Tree>,
-    /// Free pages in the tree, for a look without the lock.
+    chunks: Mutex<H::Mutex, Chunks>,
+    /// Free pages in them, for a look without the lock.
     free: AtomicU64,
 }
 
 impl<H: Host> Region<H> {
-    /// Runs `what` on the tree, under the lock.
-    fn with<R>(&self, what: impl FnOnce(&mut Tree) -> R) -> R {
-        let mut tree = self.tree.lock();
-        let result = what(&mut tree);
-        self.free.store(tree.free(), Relaxed);
+    /// Runs `what` on the chunks, under the lock.
+    fn with<R>(&self, what: impl FnOnce(&mut Chunks) -> R) -> R {
+        let mut chunks = self.chunks.lock();
+        let result = what(&mut chunks);
+        self.free.store(chunks.free(), Relaxed);
         result
     }
 }
@@ -134,9 +137,9 @@ pub(crate) struct Space<H: Host> {
     lanes: Vec<Lane<H>>,
     /// What lanes have told of their balances.
     total: Box<Total>,
-    /// The pages that are free, in trees or magazines.
+    /// The pages that are free, in regions or magazines.
     freed: Claims,
-    /// Trees, magazines and bitmap did not say the same.
+    /// Regions, magazines and bitmap did not say the same.
     doubted: AtomicBool,
     twins: Box<Twins<H>>,
 }
@@ -163,8 +166,13 @@ impl<H: Host> Space<H> {
         let region_count = span.div_ceil(region_pages).max(1);
         let region_count = usize::try_from(region_count).map_err(|_| Error::NoMemory)?;
 
-        let region = || Region { tree: Mutex::new(Tree::default()), free: AtomicU64::new(0) };
-        let regions = filled(region_count, || Ok(region()))?;
+        let mut begin = base;
+        let regions = filled(region_count, || {
+            let end = begin.saturating_add(region_pages).min(end_page);
+            let chunks = Mutex::new(Chunks::new(begin, end)?);
+            begin = end;
+            Ok(Region { chunks, free: AtomicU64::new(0) })
+        })?;
         let lanes = filled(lane_count, || {
             let magazines = [Mutex::new(Magazine::new()?), Mutex::new(Magazine::new()?)];
             Ok(Lane { magazines, balance: Balance::default() })
@@ -196,7 +204,7 @@ impl<H: Host> Space<H> {
     }
 
     /// What `what` finds in the home region of `lane`, the fullest one, or any other.
-    fn search<R>(&self, lane: usize, mut what: impl FnMut(&mut Tree) -> Option<R>) -> Option<R> {
+    fn search<R>(&self, lane: usize, mut what: impl FnMut(&mut Chunks) -> Option<R>) -> Option<R> {
         let mut look = |number: usize| {
             let region = self.regions.get(number)?;
             if region.free.load(Relaxed) == 0 { None } else { region.with(&mut what) }
@@ -224,7 +232,7 @@ impl<H: Host> Space<H> {
             let part = Run { page: rest.page, pages: rest.pages.min(border - rest.page) };
             let region = usize::try_from(number).ok().and_then(|number| self.regions.get(number));
             let region = region.ok_or(Error::corrupt("page outside the pool freed", 0))?;
-            region.with(|tree| tree.insert(part)).map_err(freed_twice)?;
+            region.with(|chunks| chunks.insert(part)).map_err(freed_twice)?;
             rest = Run { page: part.end(), pages: rest.pages - part.pages };
         }
         Ok(())
@@ -291,7 +299,7 @@ impl<H: Host> Space<H> {
         if pages == 1 && class == PageClass::Small {
             return self.take_one(lane, Use::Data);
         }
-        self.take_run(lane, |tree| tree.take(pages, class))
+        self.take_run(lane, |chunks| chunks.take(pages, class))
     }
 
     /// Takes 1 to `pages` contiguous pages, as many as can be had without breaking up what is
@@ -303,12 +311,16 @@ impl<H: Host> Space<H> {
             0 => Err(Error::Invalid),
             1 => self.take_one(lane, Use::Data),
             _ if near.behind != 0 && self.take_at(lane, behind)? => Ok(behind),
-            _ => self.take_run(lane, |tree| tree.take_some(pages, near.room)),
+            _ => self.take_run(lane, |chunks| chunks.take_some(pages, near.room)),
         }
     }
 
     /// Takes what `what` finds in a region, if need be after the magazines have been emptied.
-    fn take_run(&self, lane: usize, mut what: impl FnMut(&mut Tree) -> Option<Run>) -> Result<Run> {
+    fn take_run(
+        &self,
+        lane: usize,
+        mut what: impl FnMut(&mut Chunks) -> Option<Run>,
+    ) -> Result<Run> {
         let own = self.lane(lane)?;
         for settled in [false, true] {
             if settled {
@@ -328,7 +340,7 @@ impl<H: Host> Space<H> {
         let number = run.page.saturating_sub(self.base) / self.region_pages;
         let region = usize::try_from(number).ok().and_then(|number| self.regions.get(number));
         let free = self.freed.holds(run);
-        if !free || region.and_then(|region| region.with(|tree| tree.cut(run))).is_none() {
+        if !free || region.and_then(|region| region.with(|chunks| chunks.cut(run))).is_none() {
             return Ok(false);
         }
         Ok(self.taken(self.lane(lane)?, run).is_some())
@@ -340,7 +352,7 @@ impl<H: Host> Space<H> {
         if let Some(page) = magazine.pop() {
             return Some(page);
         }
-        self.search(lane, |tree| magazine.load(tree))?;
+        self.search(lane, |chunks| magazine.load(chunks))?;
         magazine.pop()
     }
 
@@ -419,7 +431,7 @@ impl<H: Host> Space<H> {
         self.doubted.store(true, Relaxed);
     }
 
-    /// Whether all that is known of free space says the same: trees, bitmap and count. Where it does not,
+    /// Whether all that is known of free space says the same: regions, bitmap and count. Where it does not,
     /// something has changed that nobody stored, and what is free is to be found out anew. For the end of
     /// a session: nobody takes or gives meanwhile, nothing is set aside.
     pub(crate) fn is_whole(&self) -> bool {
@@ -430,8 +442,11 @@ impl<H: Host> Space<H> {
         let (mut free, mut page) = (0, self.first);
         for (number, region) in (1..).zip(&self.regions) {
             let border = (self.base + number * self.region_pages).min(self.end);
-            let tree = region.tree.lock();
-            for extent in tree.extents() {
+            let chunks = region.chunks.lock();
+            if !chunks.agrees() {
+                return false;
+            }
+            for extent in chunks.extents() {
                 let apart = self.freed.is_clear(page, extent.page) && extent.page >= page;
                 if !(apart && extent.end() <= border && self.freed.holds(extent)) {
                     return false;
@@ -481,16 +496,16 @@ impl<H: Host> Space<H> {
 
     /// Bytes of memory that this takes.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let trees: u64 = self.regions.iter().map(|region| region.tree.lock().memory_bytes()).sum();
+        let chunks = self.regions.iter().map(|region| region.chunks.lock().memory_bytes());
         let fixed = list_bytes::<Region<H>>(self.regions.capacity())
             + list_bytes::<Lane<H>>(self.lanes.capacity());
-        trees + fixed + self.freed.memory_bytes()
+        chunks.sum::<u64>() + fixed + self.freed.memory_bytes()
     }
 }
 
 /// A vector of `count` things; a function of its own to keep the stack frames small.
 #[inline(never)]
-fn filled<T>(count: usize, make: impl Fn() -> Result<T>) -> Result<Vec<T>> {
+fn filled<T>(count: usize, mut make: impl FnMut() -> Result<T>) -> Result<Vec<T>> {
     let mut things = Vec::new();
     things.try_reserve_exact(count)?;
     for _ in 0..count {

@@ -4,9 +4,9 @@
 
 extern crate std;
 
+mod chunks;
 mod claims;
 mod flips;
-mod tree;
 mod twins;
 
 use super::*;
@@ -95,9 +95,9 @@ fn model_runs(free: &[bool]) -> Vec<Run> {
 
 fn verify(space: &Space<TestHost>) {
     for region in &space.regions {
-        let tree = region.tree.lock();
-        tree.verify();
-        assert_eq!(tree.free(), region.free.load(Relaxed));
+        let chunks = region.chunks.lock();
+        chunks.verify();
+        assert_eq!(chunks.free(), region.free.load(Relaxed));
     }
 }
 
@@ -236,7 +236,7 @@ fn single_pages_leave_chunks_whole() {
     let space = full(4, 0, chunks * CHUNK);
     let whole = |space: &Space<TestHost>| {
         space.settle();
-        space.regions[0].tree.lock().chunk_pages() / CHUNK
+        space.regions[0].chunks.lock().chunk_pages() / CHUNK
     };
     let half = (chunks * CHUNK / 2) as usize;
     let mut dice = Dice(42);

@@ -206,14 +206,14 @@ impl<H: Host> Space<H> {
         let region = usize::try_from(number).ok().and_then(|number| self.regions.get(number));
         let region = region.ok_or(Error::Invalid)?;
         let twin = self.twin(run);
-        region.with(|tree| {
-            if tree.cut(run).is_none() {
+        region.with(|chunks| {
+            if chunks.cut(run).is_none() {
                 return Ok(false);
             }
-            if tree.cut(twin).is_some() {
+            if chunks.cut(twin).is_some() {
                 return Ok(true);
             }
-            tree.insert(run).map_err(super::freed_twice)?;
+            chunks.insert(run).map_err(super::freed_twice)?;
             Ok(false)
         })
     }
