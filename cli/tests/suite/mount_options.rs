@@ -313,18 +313,22 @@ fn processors_are_kept_awake_while_requests_come_if_that_is_asked_for() {
         mounts.with(options, |dir| {
             let info = lode(&["info", text(dir), "--json"]).expect(0).json();
             let pid = info["mount"]["pid"].as_u64().unwrap();
-            let until = |awake: bool| {
-                let end = Instant::now() + Duration::from_secs(10);
+            // Asked again and again, or not at all, until it is so, or for so long.
+            let seen = |awake: bool, asks: bool, most: Duration| {
+                let end = Instant::now() + most;
                 while keeps_awake(pid) != awake && Instant::now() < end {
+                    if asks {
+                        fs::write(dir.join("file"), "asked").unwrap();
+                    }
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 keeps_awake(pid) == awake
             };
-            assert!(until(false), "{options}: nobody asks for anything");
-            for round in 0..2 {
-                fs::write(dir.join(format!("{options}{round}")), "asked").unwrap();
-                assert!(until(asked), "{options}");
-                assert!(until(false), "{options}: until a second after");
+            let (long, short) = (Duration::from_secs(10), Duration::from_millis(300));
+            assert!(seen(false, false, long), "{options}: nobody asks for anything");
+            for _ in 0..2 {
+                assert_eq!(seen(true, true, if asked { long } else { short }), asked, "{options}");
+                assert!(seen(false, false, long), "{options}: until a second after");
             }
             let other = if asked { "remount,noawake" } else { "remount,awake" };
             lode(&["mount", text(&mounts.pool), text(dir), "-o", other]).expect(2);

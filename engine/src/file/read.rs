@@ -138,7 +138,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     #[inline]
     fn next_piece(&self, file: &File, file_page: u64, bytes: u64) -> Option<Extent> {
         let next = file.extents.next_from(file_page)?;
-        let lines = bytes.min(PAGE_BYTES) / LINE_BYTES as u64;
+        let hole = (next.file_page - file_page).saturating_mul(PAGE_BYTES);
+        let lines = bytes.saturating_sub(hole).min(PAGE_BYTES) / LINE_BYTES as u64;
         self.store.door.prefetch_lines(next.page * PAGE_BYTES, lines);
         Some(next)
     }

@@ -1,6 +1,7 @@
 //! The free pages of one region, chunk by chunk (2 MiB, aligned): a line of bits for each, and how long its longest run is.
 //!
-//! Guarantees: what is taken or made free in one piece costs a look at its chunks' lines, whatever else is free; no memory is taken for it.
+//! Guarantees: what is taken or made free in one piece costs a look at its chunks' lines, whatever else is free; memory is taken
+//! only for runs of whole ones.
 //! Fewer than 512 pages are taken from chunks that are free in part as long as one has a run that is long enough, first from those whose
 //! longest run is the shortest, and only then from whole ones, so what is large and aligned stays whole. Whole ones are
 //! found by size (see `whole`), those within whole aligned GiB last. A chunk that becomes wholly free is a whole one again by that alone.
@@ -25,6 +26,8 @@ const EXACT: u32 = 32;
 const STEP: u32 = 15;
 /// Ranks of lengths.
 const RANKS: usize = 64;
+/// So many chunks of a rank in which some are long enough are looked at, before less is taken.
+const SOME: usize = 64;
 
 /// The free pages of one region.
 pub(super) struct Chunks {
@@ -173,6 +176,7 @@ impl Chunks {
             let found = match (self.longest(chunk), self.lines.get(chunk)) {
                 (Some(line::CHUNK), _) if free => at,
                 (Some(line::CHUNK), _) | (_, None) => line::CHUNK,
+                (Some(0), _) if free => line::CHUNK,
                 (_, Some(line)) => line.next(at, free),
             };
             if found < line::CHUNK {
@@ -283,25 +287,24 @@ impl Chunks {
     }
 
     /// The shortest free run of at least so many pages in a chunk that is free in part, one of those that have
-    /// the shortest longest run.
-    fn best(&self, pages: u64) -> Option<Run> {
+    /// the shortest longest run. Of chunks of which not all have one, so many are looked at.
+    fn best(&mut self, pages: u64, most: usize) -> Option<Run> {
         let least = u32::try_from(pages).ok().filter(|&least| least < line::CHUNK)?;
-        let count = self.lines.len();
-        let chunk = match self.ranks.next(rank_above(least) * count) {
-            Some(mark) => mark.checked_rem(count)?,
-            None => self.among(rank(least), least)?,
+        let mark = match self.ranks.next(rank_above(least) * self.lines.len()) {
+            Some(mark) => mark,
+            None => self.among(rank(least), least, most)?,
         };
-        self.run_in(chunk, least)
+        self.run_of(mark, least)
     }
 
-    /// A chunk of a rank that has a run of so many pages, where not all have.
+    /// The mark of a chunk of a rank that has a run of so many pages, where not all have.
     #[cold]
-    fn among(&self, rank: usize, least: u32) -> Option<usize> {
+    fn among(&self, rank: usize, least: u32, most: usize) -> Option<usize> {
         let (count, mut from) = (self.lines.len(), rank * self.lines.len());
-        while let Some(mark) = self.ranks.next(from).filter(|&mark| mark < (rank + 1) * count) {
-            let chunk = mark - rank * count;
-            if self.longest(chunk)? >= least {
-                return Some(chunk);
+        for _ in 0..most {
+            let mark = self.ranks.next(from).filter(|&mark| mark < (rank + 1) * count)?;
+            if self.longest(mark - rank * count)? >= least {
+                return Some(mark);
             }
             from = mark + 1;
         }
@@ -309,18 +312,28 @@ impl Chunks {
     }
 
     /// One of the longest free runs in chunks that are free in part. (They may differ by some pages.)
-    fn largest(&self) -> Option<Run> {
-        let chunk = self.ranks.last()?.checked_rem(self.lines.len())?;
-        self.run_in(chunk, self.longest(chunk)?)
+    fn largest(&mut self) -> Option<Run> {
+        let mark = self.ranks.last()?;
+        let chunk = mark.checked_rem(self.lines.len())?;
+        self.run_of(mark, self.longest(chunk)?)
     }
 
-    fn run_in(&self, chunk: usize, least: u32) -> Option<Run> {
-        let (page, pages) = self.lines.get(chunk)?.shortest(least)?;
-        Some(Run { page: self.page(chunk, page), pages: pages.into() })
+    /// A run of so many pages in a marked chunk. Where there is none, memory has lost something: what is known of the chunk
+    /// is found out anew, for who looks next.
+    fn run_of(&mut self, mark: usize, least: u32) -> Option<Run> {
+        let chunk = mark.checked_rem(self.lines.len())?;
+        let line = *self.lines.get(chunk)?;
+        if let Some((page, pages)) = line.shortest(least) {
+            return Some(Run { page: self.page(chunk, page), pages: pages.into() });
+        }
+        self.ranks.remove(mark);
+        self.set_longest(chunk, 0);
+        self.set_longest(chunk, line.longest(line::CHUNK));
+        None
     }
 
     /// Where exactly `pages` of `class` would be taken.
-    fn find(&self, pages: u64, class: PageClass) -> Option<u64> {
+    fn find(&mut self, pages: u64, class: PageClass) -> Option<u64> {
         if pages == 0 || pages > self.free {
             return None;
         }
@@ -328,18 +341,51 @@ impl Chunks {
             PageClass::Giant => self.whole.find_giants(pages.div_ceil(GIANT) * GIANT),
             PageClass::Huge => self.whole.find(pages.div_ceil(CHUNK) * CHUNK),
             PageClass::Small if pages < CHUNK => {
-                let found = self.best(pages).map(|run| run.page);
+                let found = self.best(pages, usize::MAX).map(|run| run.page);
                 found.or_else(|| self.whole.find(CHUNK)).or_else(|| self.find_across(pages))
             }
             PageClass::Small => self.find_across(pages),
         }
     }
 
-    /// The same where it has to be looked for across chunks: in the smallest extent that has so many.
+    /// The same where it has to be looked for across chunks: in the smallest extent that has so many. Only by how long runs
+    /// are, but where they may be long enough together.
     #[cold]
     fn find_across(&self, pages: u64) -> Option<u64> {
-        let enough = self.extents().filter(|extent| extent.pages >= pages);
-        enough.min_by_key(|extent| extent.pages).map(|extent| place(extent, pages))
+        let (mut before, mut best) = (0, None::<Run>);
+        for chunk in 0..=self.lines.len() {
+            let longest = u64::from(self.longest(chunk).unwrap_or_default());
+            if longest == CHUNK {
+                before += CHUNK;
+                continue;
+            }
+            if before > 0 && before + longest >= pages {
+                let extent = self.across(chunk);
+                if extent.pages >= pages && best.is_none_or(|best| extent.pages < best.pages) {
+                    best = Some(extent);
+                }
+            }
+            before = longest;
+        }
+        best.map(|extent| place(extent, pages))
+    }
+
+    /// The free pages on both sides of where a chunk begins.
+    fn across(&self, chunk: usize) -> Run {
+        let border = self.page(chunk, 0);
+        let mut begin = border;
+        for before in (0..chunk).rev() {
+            if self.longest(before) == Some(line::CHUNK) {
+                begin = self.page(before, 0);
+                continue;
+            }
+            let line = self.lines.get(before).filter(|line| line.holds(line::CHUNK - 1, 1));
+            if let Some(line) = line {
+                begin = self.page(before, line.around(line::CHUNK - 1, 1).0);
+            }
+            break;
+        }
+        Run { page: begin, pages: self.next(border, self.end(), false) - begin }
     }
 
     /// Takes exactly `pages` contiguous pages, aligned to the class. A number of pages that is
@@ -358,12 +404,12 @@ impl Chunks {
             return None;
         }
         if room > pages
-            && let Some(run) = self.best(room).or_else(|| self.largest())
+            && let Some(run) = self.best(room, SOME).or_else(|| self.largest())
             && run.pages >= pages
         {
             return self.cut(Run { page: run.page, pages });
         }
-        if let Some(run) = self.best(pages) {
+        if let Some(run) = self.best(pages, SOME) {
             return self.cut(Run { page: run.page, pages });
         }
         let body = pages / CHUNK * CHUNK;

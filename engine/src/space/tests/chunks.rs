@@ -207,3 +207,34 @@ fn what_is_nearly_full_gets_full_first() {
     assert_eq!(chunks.take_some(9, 30), Some(run(2 * CHUNK + 24, 9)), "the longest there is");
     chunks.verify();
 }
+
+#[test]
+fn what_lies_on_both_sides_of_a_border_is_found_where_no_chunk_has_so_much() {
+    let runs =
+        [(CHUNK - 30, 50), (2 * CHUNK - 10, 60), (4 * CHUNK - 40, 40 + CHUNK + 3), (7 * CHUNK, 45)];
+    let mut chunks = chunks_of(9 * CHUNK, &runs);
+    assert_eq!(chunks.take(CHUNK + 41, PageClass::Small), Some(run(4 * CHUNK - 40, CHUNK + 41)));
+    // (The shortest of 50 and 60; then the other.)
+    assert_eq!(chunks.take(51, PageClass::Small), Some(run(2 * CHUNK - 10, 51)));
+    assert_eq!(chunks.take(51, PageClass::Small), None);
+    assert_eq!(chunks.take(50, PageClass::Small), Some(run(CHUNK - 30, 50)));
+    assert_eq!(chunks.take(45, PageClass::Small), Some(run(7 * CHUNK, 45)));
+    assert_eq!(chunks.free(), 9 + 2);
+    chunks.verify();
+}
+
+#[test]
+fn what_memory_has_lost_of_one_chunk_keeps_nobody_from_the_others() {
+    for (flipped, bit) in [(CHUNK, 1 << 6), (CHUNK, 1 << 2), (CHUNK, 1 << 9), (CHUNK, 1 << 15)] {
+        let mut chunks = chunks_of(9 * CHUNK, &[(10, 60), (CHUNK + 10, 68), (2 * CHUNK + 10, 64)]);
+        chunks.flip_longest(flipped, bit);
+        let takes = (0..20).filter_map(|_| chunks.take_some(20, 0)).collect::<Vec<_>>();
+        let elsewhere = takes.iter().filter(|run| run.page / CHUNK != 1).map(|run| run.pages);
+        assert_eq!(elsewhere.sum::<u64>(), 60 + 64, "{bit}: {takes:?}");
+    }
+    // (The one whose longest run is the shortest comes first, each time.)
+    let mut chunks = chunks_of(9 * CHUNK, &[(10, 60), (CHUNK + 10, 30)]);
+    (0..30).for_each(|page| chunks.flip(CHUNK + 10 + page));
+    let takes = (0..20).filter_map(|_| chunks.take_some(20, 0)).collect::<Vec<_>>();
+    assert_eq!(takes, [run(10, 20), run(30, 20), run(50, 20)]);
+}
