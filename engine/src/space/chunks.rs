@@ -422,7 +422,8 @@ impl Chunks {
             }
         }
         match self.largest() {
-            Some(run) => self.cut(run),
+            // (It may be as long as was asked for: not all were looked at.)
+            Some(run) => self.cut(Run { pages: run.pages.min(pages), ..run }),
             None => {
                 let page = self.whole.find(CHUNK)?;
                 self.cut(Run { page, pages })

@@ -238,3 +238,22 @@ fn what_memory_has_lost_of_one_chunk_keeps_nobody_from_the_others() {
     let takes = (0..20).filter_map(|_| chunks.take_some(20, 0)).collect::<Vec<_>>();
     assert_eq!(takes, [run(10, 20), run(30, 20), run(50, 20)]);
 }
+
+#[test]
+fn never_more_is_taken_than_was_asked_for() {
+    // Of one rank, most of them too short; the last one is not.
+    let mut runs = (0..200).map(|chunk| (chunk * CHUNK + 7, 243)).collect::<Vec<_>>();
+    runs.push((200 * CHUNK, 257));
+    let mut chunks = chunks_of(201 * CHUNK, &runs);
+    assert_eq!(chunks.take_some(250, 0), Some(run(200 * CHUNK, 250)));
+    assert_eq!(chunks.take(244, PageClass::Small), None);
+    chunks.insert(run(200 * CHUNK, 250)).unwrap();
+    assert_eq!(chunks.take(250, PageClass::Small), Some(run(200 * CHUNK, 250)));
+    let mut dice = Dice(9);
+    while chunks.free() > 0 {
+        let pages = 1 + dice.roll(300);
+        let taken = chunks.take_some(pages, dice.roll(600));
+        assert!(taken.is_some_and(|run| (1..=pages).contains(&run.pages)), "{taken:?} of {pages}");
+    }
+    chunks.verify();
+}
