@@ -36,6 +36,10 @@ pub(crate) fn mount_failure(dir: &Path, error: &MountError) -> Failure {
         {
             (Kind::Denied, "run as root, or install fusermount3 (package fuse3)")
         }
+        MountError::Asleep(_) => (
+            Kind::Denied,
+            "leave the option awake out, or let the server have /dev/cpu_dma_latency",
+        ),
         MountError::NoServer(_) => return unreached(dir, text),
         MountError::Close(error) => return Failure::engine(dir, error),
         _ => return Failure::new(Kind::Failed, text).at(dir),

@@ -1,7 +1,7 @@
 //! Processors that do not fall asleep while requests come.
 //!
-//! A program waits for each answer, and its processor has nothing else to do meanwhile: it falls asleep. To wake it takes a microsecond,
-//! or fifteen in a virtual machine whose host takes the processor away: more than all else of a small request. The kernel can be asked
+//! A program waits for each answer, and its processor has nothing else to do meanwhile: it falls asleep. To wake it may take, in a
+//! virtual machine whose host takes the processor away, more than all else of a small request. The kernel can be asked
 //! to let none of its processors sleep, by root, for as long as a file is open; so it ends with the process at the latest.
 
 use std::fs::{File, OpenOptions};
@@ -185,6 +185,34 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
         }
         KEPT.load(SeqCst) == kept
+    }
+
+    /// How often threads that watch have gone to sleep.
+    fn sleeps() -> u64 {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let mut ours = tasks.filter(|task| read(task.join("comm")).trim() == "lode-awake");
+        let status = ours.by_ref().map(|task| read(task.join("status"))).collect::<String>();
+        let counts =
+            status.lines().filter_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        counts.map(|count| count.trim().parse::<u64>().unwrap()).sum()
+    }
+
+    #[test]
+    fn requests_do_not_wake_who_watches() {
+        let vigil = Arc::new(Vigil::of(|| Ok(())));
+        let _watched = Arc::clone(&vigil).watch().unwrap();
+        vigil.asked();
+        thread::sleep(PERIOD);
+        let before = sleeps();
+        let end = Instant::now() + 4 * PERIOD;
+        while Instant::now() < end {
+            vigil.asked();
+            thread::sleep(Duration::from_micros(50));
+        }
+        // (Whoever else watches in this process sleeps as rarely.)
+        let slept = sleeps() - before;
+        assert!((2..100).contains(&slept), "{slept}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub enum MountError {
         source: InitError,
     },
     /// Processors can't be kept awake.
-    #[error("processors can't be kept awake: {0}; be root, or mount without the option awake")]
+    #[error("processors can't be kept awake: {0}")]
     Asleep(io::Error),
     /// The mount does not answer.
     #[error("the file system at {} did not answer within {seconds} s", path.display())]

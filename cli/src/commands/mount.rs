@@ -72,9 +72,9 @@ fn settings(args: &MountArgs) -> Result<Settings> {
             .at(&dir)
             .advise("mount it with `-o scrub=PERIOD,scrub-rate=SIZE`, or leave scrub-rate= out; `lode scrub DIR --rate SIZE` scrubs once"));
     }
-    let wants_root = options.suid == Some(true) || options.dev == Some(true);
+    let wants_root = [options.suid, options.dev, options.awake].contains(&Some(true));
     if wants_root && !rustix::process::geteuid().is_root() {
-        return Err(Failure::new(Kind::Denied, "only root may mount with suid or dev")
+        return Err(Failure::new(Kind::Denied, "only root may mount with suid, dev or awake")
             .at(&dir)
             .advise("leave these options out, or mount as root"));
     }

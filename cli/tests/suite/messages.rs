@@ -50,7 +50,7 @@ fn who_may_not_mount_is_told_what_to_do() {
     let ran = ran.expect(9);
     says(&ran, &["what to do: "]);
     assert_eq!(ran.err.matches(text(&dir)).count(), 1, "{}", ran.err);
-    for option in ["suid", "dev"] {
+    for option in ["suid", "dev", "awake"] {
         let ran = as_nobody(&["mount", text(&pool), text(&dir), "-o", option]).unwrap().expect(9);
         says(&ran, &["only root", "leave"]);
     }

@@ -4,12 +4,11 @@
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::common::{LODE, Scratch, lode, run, text};
+use crate::common::{Scratch, lode, run, text};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::io::Errno;
 
@@ -292,8 +291,6 @@ fn large_pages_are_for_files_made_where_the_options_say_so() {
     }
 }
 
-const NOBODY: u32 = 65_534;
-
 /// Whether the server with this process id keeps processors awake.
 fn keeps_awake(pid: u64) -> bool {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
@@ -334,19 +331,4 @@ fn processors_are_kept_awake_while_requests_come_if_that_is_asked_for() {
             lode(&["mount", text(&mounts.pool), text(dir), "-o", other]).expect(2);
         });
     }
-}
-
-#[test]
-fn who_may_not_keep_processors_awake_is_told() {
-    let mounts = Mounts::new();
-    fs::set_permissions(&mounts.pool, Permissions::from_mode(0o666)).unwrap();
-    fs::set_permissions(&mounts.dir, Permissions::from_mode(0o777)).unwrap();
-    let mut mount = Command::new(LODE);
-    mount.args(["mount", text(&mounts.pool), text(&mounts.dir), "-o", "awake"]);
-    if rustix::process::geteuid().is_root() {
-        mount.uid(NOBODY).gid(NOBODY);
-    }
-    let said = run(&mut mount).expect(1);
-    assert!(said.err.contains("/dev/cpu_dma_latency: Permission denied"), "{}", said.err);
-    assert!(said.err.contains("without the option awake"), "{}", said.err);
 }

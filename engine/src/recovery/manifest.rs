@@ -178,3 +178,51 @@ fn decode(geometry: &Geometry, bytes: &[u8], epoch: u32, logs_left: &mut u64) ->
     }
     Ok(items)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::layout::Strips;
+
+    /// Manifests of snapshots, each with such a run of log pages born in epoch 1.
+    fn told(runs: &[(u64, u64)]) -> Vec<u8> {
+        let mut all = Vec::new();
+        for (epoch, &(page, pages)) in (2u32..).zip(runs) {
+            let mut bytes = Vec::new();
+            put(&mut bytes, 1 << 2 | Kept::Log as u64).unwrap();
+            put(&mut bytes, 1).unwrap();
+            put(&mut bytes, page << 1 | 1).unwrap();
+            put(&mut bytes, pages).unwrap();
+            all.extend_from_slice(&epoch.to_le_bytes());
+            all.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            all.extend_from_slice(&bytes);
+            all.resize(all.len().next_multiple_of(WORD), 0);
+        }
+        all
+    }
+
+    fn geometry(twin_pages: u64) -> Geometry {
+        Geometry { pages: 2000, lanes: 4, log_lines: 63, twin_pages, strips: Strips::NONE }
+    }
+
+    #[test]
+    fn log_pages_that_are_told_as_one_may_lie_on_both_sides_of_a_border_between_twins() {
+        let run = (510, 4);
+        for apart in [0, 256] {
+            let all = decode_all(&geometry(apart), &told(&[run])).unwrap();
+            let pages = (run.0..run.0 + run.1).map(|page| Run { page, pages: 1 });
+            let items = pages.map(|run| Item::new(Kept::Log, run, 1)).collect::<Vec<_>>();
+            assert_eq!(all, [(2, items)], "{apart} pages apart");
+        }
+        // (Where one has no twin, none is taken.)
+        assert!(decode_all(&geometry(1024), &told(&[(970, 10)])).is_err());
+    }
+
+    #[test]
+    fn no_checkpoint_tells_of_more_log_pages_than_the_pool_has() {
+        let geometry = geometry(0);
+        assert!(decode_all(&geometry, &told(&[(500, 1400), (500, 600)])).is_ok());
+        assert!(decode_all(&geometry, &told(&[(500, 1400), (500, 601)])).is_err());
+    }
+}

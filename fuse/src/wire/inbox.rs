@@ -7,16 +7,24 @@ use std::io;
 
 use super::channel::{Came, Channel};
 
+/// How a thread is with its device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// A read waits, and nobody has asked since the last one.
+    Slept,
+    /// A read waits, and nothing was there when it was asked for.
+    Asked,
+    /// A read does not wait.
+    Looks,
+}
+
 /// A thread's place at a channel that nobody else receives from.
 #[derive(Debug)]
 pub(super) struct Inbox<'c> {
     channel: &'c Channel,
     /// The latest request, or what there is room for.
     bytes: Vec<u8>,
-    /// A read does not wait.
-    quick: bool,
-    /// Nothing was there, since this thread last slept.
-    looked: bool,
+    state: State,
 }
 
 impl<'c> Inbox<'c> {
@@ -27,7 +35,7 @@ impl<'c> Inbox<'c> {
     pub(super) fn new(channel: &'c Channel, room: usize) -> io::Result<Self> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(room).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        Ok(Self { channel, bytes, quick: false, looked: false })
+        Ok(Self { channel, bytes, state: State::Slept })
     }
 
     /// The request that came last.
@@ -40,14 +48,17 @@ impl<'c> Inbox<'c> {
     /// # Errors
     /// Those of the device.
     pub(super) fn now(&mut self) -> io::Result<Came> {
-        // (Who only asks before it sleeps is not to change the device twice for that.)
-        if !self.quick && !self.looked {
-            if !self.channel.is_ready()? {
-                self.looked = true;
+        match self.state {
+            // (Who asks once and then sleeps is not to change the device twice for that.)
+            State::Slept if !self.channel.is_ready()? => {
+                self.state = State::Asked;
                 return Ok(Came::Nothing);
             }
-        } else {
-            self.be(true)?;
+            State::Asked => {
+                self.channel.never_wait(true)?;
+                self.state = State::Looks;
+            }
+            State::Slept | State::Looks => {}
         }
         self.channel.receive(&mut self.bytes)
     }
@@ -57,21 +68,15 @@ impl<'c> Inbox<'c> {
     /// # Errors
     /// Those of the device.
     pub(super) fn asleep(&mut self) -> io::Result<Came> {
-        self.be(false)?;
-        self.looked = false;
+        if self.state == State::Looks {
+            self.channel.never_wait(false)?;
+        }
+        self.state = State::Slept;
         loop {
             match self.channel.receive(&mut self.bytes)? {
                 Came::Nothing => {}
                 came => return Ok(came),
             }
         }
-    }
-
-    fn be(&mut self, quick: bool) -> io::Result<()> {
-        if self.quick != quick {
-            self.channel.never_wait(quick)?;
-            self.quick = quick;
-        }
-        Ok(())
     }
 }
