@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::calls::{Calls, For, Mapping, Name};
 use crate::plan::Cell;
-use crate::workload::{Kind, Mode};
+use crate::workload::Mode;
 
 /// Names in a directory before anything is done there.
 pub const NAMES: usize = 10_000;
@@ -147,7 +147,7 @@ impl<C: Calls> Stage<C> {
     /// # Errors
     /// Where the subject fails.
     pub fn data_map(&mut self, cell: &Cell, thread: usize) -> io::Result<(Arc<C::Map>, u64)> {
-        if thread == 0 && cell.workload.kind == Kind::MapRead && self.scattered {
+        if thread == 0 && self.scattered {
             self.remove_data()?;
         }
         self.data(cell)?;

@@ -191,6 +191,10 @@ fn who_reads_a_mapped_file_finds_it_as_it_was_made_too() {
     let again = file_of("map-read-4k", 2);
     assert!(again[0] != made[0] && again[1] != made[1], "{made:?} {again:?}");
     assert_eq!([file_of("map-store-64", 2), file_of("read-4k", 2)], [again; 2]);
+    // (The system maps no file in as many pieces as random overwrites leave.)
+    assert_eq!(file_of("overwrite-4k", 2), again);
+    let once_more = file_of("map-store-64", 2);
+    assert!(once_more[0] != again[0] && once_more[1] != again[1], "{again:?} {once_more:?}");
 }
 
 #[test]

@@ -20,9 +20,6 @@ use crate::space::{Ended, Run};
 use crate::store::{Held, Purpose, Tx};
 use crate::{Error, Host, PAGE_BYTES, PageClass, Pool, Result, Rule};
 
-/// Bytes that take so long to become durable that the records are better composed meanwhile.
-const WORTH_COMPOSING: u64 = 2048;
-
 /// What puts a change together.
 pub(super) type Planner<'p> = &'p mut dyn FnMut(&State, Rules, &mut Change<'_>) -> Result<()>;
 
@@ -214,14 +211,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let needs_data_fence = retires
             || change.segments.iter().any(|segment| segment.way != Way::InPlace)
             || change.new_size > state.size && !self.zero_behind(state);
-        let written: u64 = change.segments.iter().map(|segment| segment.to - segment.from).sum();
-        let behind_data = needs_data_fence && written >= WORTH_COMPOSING;
-        if needs_data_fence && !behind_data {
-            self.store.door.fence(held.counters())?;
-        }
         let time_ns = self.now_ns();
         let (lines, more) = (log_plan.lines, log_plan.extra_bytes());
-        let mut tx = self.store.begin_in(held, lines, more, behind_data)?;
+        let mut tx = self.store.begin_in(held, lines, more, needs_data_fence)?;
         tx.split(Rule::WriteInOne, 1);
         tx.split(Rule::SizeInMap, log_plan.lines - 1);
         let (placed, says_size) = self.store_records(&mut tx, state, change, retires, time_ns);

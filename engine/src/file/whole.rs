@@ -2,6 +2,9 @@
 //!
 //! Most appends and many overwrites are so. What the general way (`change`) finds out by lists of
 //! segments is known here at once; steps, order and fences are the same. The bytes may be stored before (`unlocked`).
+//!
+//! What can be found out later is: bytes that were streamed take their time to become durable, and whatever is computed meanwhile,
+//! loads that miss the caches included, costs none, up to the first locked instruction. So as little as can be comes before the bytes.
 
 use lode_pmem::{Counters, Medium};
 
@@ -36,7 +39,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
             self.map_run(node, state, self.store.hold_lane(), (offset, run, true))?;
             return Ok(true);
         }
-        state.file()?.extents.expect(offset / PAGE_BYTES);
         let pages = (end - offset) / PAGE_BYTES;
         let near = near(&state.file()?.extents, offset / PAGE_BYTES, pages);
         let Some(run) = self.take_run(pages, near)? else { return Ok(false) };

@@ -5,6 +5,7 @@ use lode_pmem::Medium;
 use super::change::Change;
 use super::claim::unclaimed;
 use super::fresh::Source;
+use crate::index::hash;
 use crate::inode::{Exclusive, Node, State};
 use crate::space::Run;
 use crate::{Error, FILE_MAX, Host, Ino, Op, Pool, Result, mode};
@@ -13,6 +14,25 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Writes all of `data` at `offset`, atomically and durably (relaxed mode: durably).
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
         self.write_node(&*self.node(ino)?, Some(offset), data).map(|_| ())
+    }
+
+    /// The same, unless the file has one of these bits in its mode, or an extended attribute of this name, as far as hashes
+    /// tell: then nothing is done. Says whether it was. (In one step: who would look first would find the inode, and lock it, twice.)
+    pub fn write_plain(
+        &self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        (bits, name): (u32, &[u8]),
+    ) -> Result<bool> {
+        let has_it = |state: &State| {
+            let wanted = hash(self.store.secret, name);
+            state.xattrs.candidates(wanted).next().is_some()
+        };
+        let is_plain =
+            |state: &State| state.mode & bits == 0 && !(state.xattrs.len() > 0 && has_it(state));
+        let written = self.write_node_if(&*self.node(ino)?, Some(offset), data, is_plain)?;
+        Ok(written.is_some())
     }
 
     /// Writes all of `data` at the end of the file; returns the offset it went to.
@@ -27,10 +47,22 @@ impl<M: Medium, H: Host> Pool<M, H> {
         offset: Option<u64>,
         data: &[u8],
     ) -> Result<u64> {
-        self.count(Op::Write);
+        let written = self.write_node_if(node, offset, data, |_| true)?;
+        written.ok_or(Error::Invalid)
+    }
+
+    /// The same, if it may be, which is asked with the inode locked.
+    #[inline]
+    fn write_node_if(
+        &self,
+        node: &Node<H>,
+        offset: Option<u64>,
+        data: &[u8],
+        may: impl FnOnce(&State) -> bool,
+    ) -> Result<Option<u64>> {
         self.store.before_operation()?;
         let mut stored = self.store_unlocked(node, offset, data)?;
-        let written = self.write_stored(node, offset, data, &mut stored);
+        let written = self.write_stored(node, offset, data, may, &mut stored);
         if let Some(run) = stored {
             self.store.give(run);
         }
@@ -44,12 +76,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
         node: &Node<H>,
         offset: Option<u64>,
         data: &[u8],
+        may: impl FnOnce(&State) -> bool,
         stored: &mut Option<Run>,
-    ) -> Result<u64> {
+    ) -> Result<Option<u64>> {
         let mut state = self.lock_to_write(node)?;
+        if !may(&state) {
+            return Ok(None);
+        }
+        self.count(Op::Write);
         let offset = offset.unwrap_or(state.size);
         self.write_locked(node, &mut state, offset, data, stored)?;
-        Ok(offset)
+        Ok(Some(offset))
     }
 
     /// Locks an inode. Who writes holds it for less time than it takes to fall asleep and to be woken.

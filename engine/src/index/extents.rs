@@ -125,16 +125,6 @@ impl Extents {
         before.filter(|extent| extent.end() > file_page).or(behind)
     }
 
-    /// Says that what is around `file_page` will be asked for soon.
-    #[inline]
-    pub(crate) fn expect(&self, file_page: u64) {
-        if let (Some(last), Some(map)) = (&self.last, &self.others)
-            && last.file_page > file_page
-        {
-            map.expect(file_page);
-        }
-    }
-
     /// The last extent that starts at `file_page` or before it, and the first one that starts
     /// behind it.
     #[inline]
@@ -287,7 +277,7 @@ impl Extents {
             return self.insert_between(extent, [before, behind]);
         }
         if before.is_some_and(|before| before.pages == extent.pages)
-            && let Some(old) = self.swap(&extent)
+            && let Some(old) = self.swap(&extent, behind)
         {
             return removed(old);
         }
@@ -314,15 +304,25 @@ impl Extents {
     }
 
     /// Puts an extent in the place of one with the same pages of the file, where it is not going
-    /// to be one with a neighbour (which is known here only if that lies beside it).
-    fn swap(&mut self, extent: &Extent) -> Option<Extent> {
-        let [before, own, behind] = self.others.as_mut()?.beside_mut(extent.file_page)?;
-        let alone =
-            !before.1.at(before.0).goes_on_in(extent) && !extent.goes_on_in(&behind.1.at(behind.0));
-        if own.1.pages != extent.pages || !alone {
+    /// to be one with a neighbour; `behind` comes after it.
+    fn swap(&mut self, extent: &Extent, behind: Option<Extent>) -> Option<Extent> {
+        let map = self.others.as_mut()?;
+        let alone = |before: Option<Extent>, behind: Option<Extent>| {
+            !before.is_some_and(|before| before.goes_on_in(extent))
+                && !behind.is_some_and(|behind| extent.goes_on_in(&behind))
+        };
+        let own = if let Some([before, own, behind]) = map.beside_mut(extent.file_page) {
+            let at = |(key, place): &(u64, Place)| Some(place.at(*key));
+            if alone(at(before), at(behind)) { &mut own.1 } else { return None }
+        } else {
+            let before = extent.file_page.checked_sub(1).and_then(|page| map.around(page)[0]);
+            let before = before.map(|(key, place)| place.at(key));
+            if alone(before, behind) { map.value_mut(extent.file_page)? } else { return None }
+        };
+        if own.pages != extent.pages {
             return None;
         }
-        Some(core::mem::replace(&mut own.1, Place::of(extent)).at(own.0))
+        Some(core::mem::replace(own, Place::of(extent)).at(extent.file_page))
     }
 
     /// Unmaps `pages` pages from `file_page` on. Calls `removed` with every piece that was

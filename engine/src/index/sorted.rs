@@ -9,8 +9,6 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use lode_pmem::prefetch;
-
 #[cfg(test)]
 mod tests;
 
@@ -275,24 +273,6 @@ impl<V: Copy> Node<V> {
         }
     }
 
-    /// Asks for the memory where an entry with this key would be between its neighbours.
-    fn expect(&self, key: u64, span: Span) {
-        match self {
-            Self::Leaf(entries) => {
-                let guess = span.guess(key, entries.len());
-                for at in [guess.saturating_sub(1), guess + 1] {
-                    entries.get(at).into_iter().for_each(prefetch);
-                }
-            }
-            Self::Inner(inner) => {
-                let at = inner.child_of(key);
-                if let Some(child) = inner.children.get(at) {
-                    child.expect(key, inner.span_of(at, span));
-                }
-            }
-        }
-    }
-
     /// The entries of the leaf with this key, and where it is.
     fn leaf_mut(&mut self, key: u64, span: Span) -> Option<(&mut [(u64, V)], usize)> {
         match self {
@@ -401,12 +381,6 @@ impl<V: Copy> Sorted<V> {
         self.root.around(key, Span::ALL, [None; 2]).map(Option::<&_>::copied)
     }
 
-    /// Says that this key will be asked for soon.
-    #[inline]
-    pub(crate) fn expect(&self, key: u64) {
-        self.root.expect(key, Span::ALL);
-    }
-
     /// The first entry whose key is not below `key`.
     #[cfg(test)]
     pub(crate) fn first_from(&self, key: u64) -> Option<(u64, V)> {
@@ -427,13 +401,18 @@ impl<V: Copy> Sorted<V> {
         entries.get_mut(at.checked_sub(1)?..)?.first_chunk_mut()
     }
 
+    /// The value of this key, to be changed.
+    pub(crate) fn value_mut(&mut self, key: u64) -> Option<&mut V> {
+        let (entries, at) = self.root.leaf_mut(key, Span::ALL)?;
+        entries.get_mut(at).map(|entry| &mut entry.1)
+    }
+
     /// Stores an entry in the place of one that its key may have.
     pub(crate) fn insert(&mut self, key: u64, value: V) {
-        if !self.insert_new(key, value) {
-            let place = self.root.leaf_mut(key, Span::ALL);
-            if let Some(entry) = place.and_then(|(entries, at)| entries.get_mut(at)) {
-                entry.1 = value;
-            }
+        if !self.insert_new(key, value)
+            && let Some(there) = self.value_mut(key)
+        {
+            *there = value;
         }
     }
 

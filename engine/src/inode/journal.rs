@@ -136,10 +136,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes the overwrites of transaction `txid`; earlier ones have been retired.
+    /// Notes the overwrites of transaction `txid`; earlier ones have been retired. (Made part of who calls it: what it notes would else be put
+    /// together in memory, and loaded again in larger pieces, which waits for all that was streamed and fenced before.)
+    #[inline(always)]
     pub(crate) fn note(&mut self, txid: Txid, piece: JournalPiece) {
         let waits = self.waits_mut();
-        waits.txid = txid;
+        let Txid { session, lane, sequence } = txid;
+        (waits.txid.session, waits.txid.lane, waits.txid.sequence) = (session, lane, sequence);
         waits.home = false;
         waits.pending.push(piece);
         waits.records.push(piece.origin);

@@ -1,7 +1,7 @@
 //! Little-endian fields of byte arrays, at constant places.
 
 macro_rules! field {
-    ($get:ident, $put:ident, $type:ty, $bytes:expr) => {
+    ($get:ident, $type:ty, $bytes:expr) => {
         #[doc = concat!("The little-endian `", stringify!($type), "` at `at`.")]
         #[inline(always)]
         pub(crate) fn $get(from: &[u8], at: usize) -> $type {
@@ -9,6 +9,9 @@ macro_rules! field {
             raw.copy_from_slice(&from[at..at + $bytes]);
             <$type>::from_le_bytes(raw)
         }
+    };
+    ($get:ident, $put:ident, $type:ty, $bytes:expr) => {
+        field!($get, $type, $bytes);
 
         #[doc = concat!("Puts the little-endian `", stringify!($type), "` at `at`.")]
         #[inline(always)]
@@ -18,7 +21,7 @@ macro_rules! field {
     };
 }
 
-field!(get_u16, put_u16, u16, 2);
+field!(get_u16, u16, 2);
 field!(get_u32, put_u32, u32, 4);
 field!(get_u64, put_u64, u64, 8);
 field!(get_i64, put_i64, i64, 8);

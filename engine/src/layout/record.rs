@@ -2,7 +2,7 @@
 
 use lode_pmem::Line;
 
-use super::bytes::{get_i64, get_u16, get_u32, get_u64, put_i64, put_u16, put_u32, put_u64};
+use super::bytes::{get_i64, get_u16, get_u32, get_u64, put_i64, put_u64};
 use crate::{FILE_MAX, NAME_MAX, PAGE_BYTES, PageClass, XATTR_VALUE_MAX};
 
 /// Bytes of text in a TEXT line.
@@ -151,16 +151,13 @@ impl Header {
         }
     }
 
-    fn put(&self, line: &mut Line, kind: u8, aux: u8) {
-        let raw = &mut line.0;
-        raw[0] = kind;
-        raw[1] = aux;
-        put_u16(raw, 2, self.part);
-        put_u16(raw, 4, self.parts);
-        raw[6] = self.txid.lane;
-        raw[7] = (self.txid.sequence >> 32) as u8;
-        put_u32(raw, 8, self.txid.sequence as u32);
-        put_u32(raw, 12, self.txid.session);
+    fn put(&self, raw: &mut [u8; 64], kind: u8, aux: u8) {
+        let [low, high] = [kind, aux].map(u64::from);
+        let Txid { session, lane, sequence } = self.txid;
+        let places = u64::from(self.part) << 16 | u64::from(self.parts) << 32;
+        let name = u64::from(lane) << 48 | sequence >> 32 << 56;
+        put_u64(raw, 0, low | high << 8 | places | name);
+        put_u64(raw, 8, sequence & u64::from(u32::MAX) | u64::from(session) << 32);
     }
 }
 
@@ -248,128 +245,120 @@ impl Body {
 
     /// The line of a record that is born in `epoch`, not yet sealed.
     pub fn encode(&self, header: &Header, epoch: u32) -> Line {
-        let mut line = self.encode_body(header);
-        if self.has_epoch() {
-            put_u32(&mut line.0, EPOCH_AT, epoch);
-        }
+        let mut line = Line::ZERO;
+        self.encode_in(header, epoch, &mut line);
         line
     }
 
-    fn encode_body(&self, header: &Header) -> Line {
-        let mut line = Line::ZERO;
+    /// Makes `line` that. (Word by word, as its seal loads it, and in its place: what is loaded in
+    /// larger pieces than it was stored in waits until those stores have left the processor, and so for all that was streamed and
+    /// fenced before.)
+    pub fn encode_in(&self, header: &Header, epoch: u32, line: &mut Line) {
+        *line = Line::ZERO;
         let raw = &mut line.0;
-        let (kind, aux) = match *self {
+        let (kind, aux, half) = match *self {
             Body::Inode { mode, links, uid, gid, time_ns, extra, text } => {
-                put_u16(raw, 20, mode);
-                put_u16(raw, 22, links);
-                put_u32(raw, 24, uid);
-                put_u32(raw, 28, gid);
+                put_u64(raw, 24, u64::from(uid) | u64::from(gid) << 32);
                 put_i64(raw, 32, time_ns);
-                raw[40..56].copy_from_slice(&extra);
-                (INODE, text)
+                put_head(raw, &extra);
+                (INODE, text, u32::from(mode) | u32::from(links) << 16)
             }
             Body::Text { len, bytes } => {
                 raw[16..56].copy_from_slice(&bytes);
-                (TEXT, len)
+                (TEXT, len, 0)
             }
             Body::Attr { mode, uid, gid, mtime_ns, ctime_ns, atime_ns } => {
-                put_u16(raw, 20, mode);
-                put_u32(raw, 24, uid);
-                put_u32(raw, 28, gid);
+                put_u64(raw, 24, u64::from(uid) | u64::from(gid) << 32);
                 put_i64(raw, 32, mtime_ns);
                 put_i64(raw, 40, ctime_ns);
                 put_i64(raw, 48, atime_ns);
-                (ATTR, 0)
+                (ATTR, 0, u32::from(mode))
             }
             Body::Links { links, parent, ctime_ns } => {
-                put_u32(raw, 20, links);
                 put_u64(raw, 24, parent);
                 put_i64(raw, 32, ctime_ns);
-                (LINKS, 0)
+                (LINKS, 0, links)
             }
             Body::Death { born, ctime_ns } => {
-                put_u32(raw, 20, born);
                 put_i64(raw, 32, ctime_ns);
-                (DEATH, 0)
+                (DEATH, 0, born)
             }
             Body::Add { name_len, replaces, tag, time_ns, ino, kind, head } => {
-                put_u32(raw, 20, tag);
                 put_i64(raw, 24, time_ns);
                 put_u64(raw, 32, ino | u64::from(kind) << 56 | u64::from(replaces) << 60);
-                raw[40..56].copy_from_slice(&head);
-                (ADD, name_len)
+                put_head(raw, &head);
+                (ADD, name_len, tag)
             }
             Body::Del { txid, part, time_ns } => {
-                put_u32(raw, 20, txid.session);
                 put_i64(raw, 24, time_ns);
                 put_u64(raw, 32, u64::from(txid.lane) << 40 | txid.sequence);
-                put_u16(raw, 40, part);
-                (DEL, 0)
+                put_u64(raw, 40, u64::from(part));
+                (DEL, 0, txid.session)
             }
-            _ => return self.encode_file(header),
+            _ => self.encode_file(raw),
         };
-        header.put(&mut line, kind, aux);
-        line
+        header.put(raw, kind, aux);
+        if self.has_epoch() {
+            put_u64(raw, EPOCH_AT, u64::from(epoch) | u64::from(half) << 32);
+        }
     }
 
-    fn encode_file(&self, header: &Header) -> Line {
-        let mut line = Line::ZERO;
-        let raw = &mut line.0;
-        let (kind, aux) = match *self {
+    #[inline]
+    fn encode_file(&self, raw: &mut [u8; 64]) -> (u8, u8, u32) {
+        match *self {
             Body::Map { class, pages, file_page, page, time_ns, size } => {
-                put_u32(raw, 20, pages);
                 put_u64(raw, 24, file_page);
                 put_u64(raw, 32, page);
                 put_i64(raw, 40, time_ns);
                 put_u64(raw, 48, size);
-                (MAP, class as u8)
+                (MAP, class as u8, pages)
             }
             Body::Size { class, truncate, size, time_ns } => {
-                put_u32(raw, 20, u32::from(truncate));
                 put_u64(raw, 24, size);
                 put_i64(raw, 32, time_ns);
-                (SIZE, class as u8)
+                (SIZE, class as u8, u32::from(truncate))
             }
             Body::Unmap { file_page, pages, time_ns, size } => {
                 put_u64(raw, 24, file_page);
                 put_u64(raw, 32, pages);
                 put_i64(raw, 40, time_ns);
                 put_u64(raw, 48, size);
-                (UNMAP, 0)
+                (UNMAP, 0, 0)
             }
             Body::Journal { len, file_offset, journal_at, time_ns, home_at } => {
-                put_u32(raw, 20, len);
                 put_u64(raw, 24, file_offset);
                 put_u64(raw, 32, journal_at);
                 put_i64(raw, 40, time_ns);
                 put_u64(raw, 48, home_at);
-                (JOURNAL, 0)
+                (JOURNAL, 0, len)
             }
-            Body::Retire => (RETIRE, 0),
+            Body::Retire => (RETIRE, 0, 0),
             Body::Xattr { name_len, runs, value_len, crc, time_ns } => {
-                put_u32(raw, 20, value_len);
                 put_i64(raw, 24, time_ns);
-                put_u32(raw, 32, crc);
-                put_u32(raw, 36, u32::from(runs));
-                (XATTR, name_len)
+                put_u64(raw, 32, u64::from(crc) | u64::from(runs) << 32);
+                (XATTR, name_len, value_len)
             }
             Body::Xdel { name_len, time_ns } => {
                 put_i64(raw, 24, time_ns);
-                (XDEL, name_len)
+                (XDEL, name_len, 0)
             }
             Body::Exempt { file_page, pages } => {
                 put_pages(raw, file_page, pages);
-                (EXEMPT, 0)
+                (EXEMPT, 0, 0)
             }
             Body::Whole { file_page, pages } => {
                 put_pages(raw, file_page, pages);
-                (WHOLE, 0)
+                (WHOLE, 0, 0)
             }
-            _ => (PAD, 0),
-        };
-        header.put(&mut line, kind, aux);
-        line
+            _ => (PAD, 0, 0),
+        }
     }
+}
+
+/// The first bytes of a name or target.
+fn put_head(raw: &mut [u8; 64], head: &[u8; HEAD_TEXT]) {
+    put_u64(raw, 40, get_u64(head, 0));
+    put_u64(raw, 48, get_u64(head, 8));
 }
 
 /// Pages of a file, where UNMAP has them, too.

@@ -12,7 +12,8 @@
 //! Pages lie in *regions*, address-ordered, each under its own lock; a lane has a home
 //! region. On top, each lane has *magazines* of ready single pages, each under its lock: one for
 //! data and one for logs, so that a file that grows page by page lies in one piece though its log
-//! grows meanwhile. Order of locks: one magazine, then one region. No two of a kind are ever held at once.
+//! grows meanwhile. The page of data that came last is at hand without that lock: what is overwritten gives one
+//! for each that it takes. Order of locks: one magazine, then one region. No two of a kind are ever held at once.
 //!
 //! Where metadata has twins, its pages are taken and given with them (`twins`).
 
@@ -85,6 +86,8 @@ impl Run {
 
 /// Pages are numbered below this: 2^64 bytes.
 const PAGES_MAX: u64 = 1 << 52;
+/// The number of none.
+const NO_PAGE: u64 = u64::MAX;
 /// A region has at least this many pages where there are several: 2 GiB.
 const REGION_LEAST: u64 = 2 * PageClass::Giant.pages();
 
@@ -109,8 +112,10 @@ impl<H: Host> Region<H> {
 /// What a lane has for itself.
 #[repr(align(128))]
 struct Lane<H: Host> {
+    /// The page of data that was given back last, unless it has been taken since, or [`NO_PAGE`]. Free by the bitmap, and not in the balance.
+    at_hand: AtomicU64,
     magazines: [Mutex<H::Mutex, Magazine>; 2],
-    /// Pages given minus pages taken through this lane: the sum over all lanes is the number of free pages.
+    /// Pages given minus pages taken through this lane: the sum over all lanes is the number of free pages but for those at hand.
     balance: Balance,
 }
 
@@ -121,6 +126,21 @@ impl<H: Host> Lane<H> {
             Use::Data => data,
             Use::Log => log,
         }
+    }
+
+    /// Takes the page that is at hand. (Where there is none, that is seen without a write.)
+    #[inline]
+    fn take_at_hand(&self) -> Option<u64> {
+        let is_there = self.at_hand.load(Relaxed) != NO_PAGE;
+        let page = if is_there { self.at_hand.swap(NO_PAGE, Relaxed) } else { NO_PAGE };
+        (page != NO_PAGE).then_some(page)
+    }
+
+    /// Has this page at hand; returns the one before.
+    #[inline]
+    fn put_at_hand(&self, page: u64) -> Option<u64> {
+        let before = self.at_hand.swap(page, Relaxed);
+        (before != NO_PAGE).then_some(before)
     }
 }
 
@@ -175,7 +195,7 @@ impl<H: Host> Space<H> {
         })?;
         let lanes = filled(lane_count, || {
             let magazines = [Mutex::new(Magazine::new()?), Mutex::new(Magazine::new()?)];
-            Ok(Lane { magazines, balance: Balance::default() })
+            Ok(Lane { at_hand: AtomicU64::new(NO_PAGE), magazines, balance: Balance::default() })
         })?;
         let (freed, total) = (Claims::new(end_page)?, Box::default());
         let twins = Box::new(Twins::new(lane_count, twin_pages)?);
@@ -359,6 +379,11 @@ impl<H: Host> Space<H> {
     /// Takes one page.
     pub(crate) fn take_one(&self, lane: usize, of: Use) -> Result<Run> {
         let own = self.lane(lane)?;
+        if of == Use::Data
+            && let Some(run) = self.take_at_hand(own)
+        {
+            return Ok(run);
+        }
         loop {
             let page = match self.take_ready(lane, own, of) {
                 Some(page) => page,
@@ -368,6 +393,18 @@ impl<H: Host> Space<H> {
                 return Ok(run);
             }
         }
+    }
+
+    /// Takes the page of data that the lane has at hand, if it has one.
+    #[inline]
+    fn take_at_hand(&self, own: &Lane<H>) -> Option<Run> {
+        let page = own.take_at_hand()?;
+        let run = Run { page, pages: 1 };
+        if self.freed.give_up(run) {
+            return Some(run);
+        }
+        self.doubt();
+        None
     }
 
     /// Takes a page where no region has any: one that waits in a magazine, at last one that waits with
@@ -381,8 +418,9 @@ impl<H: Host> Space<H> {
         Ok(self.take_ready(lane, own, of))
     }
 
-    /// Takes a page from any magazine.
+    /// Takes a page from any magazine, or that is at hand.
     fn steal(&self, lane: usize) -> Option<u64> {
+        self.put_away();
         let mut lanes = (0..self.lanes.len()).map(|step| self.lane(lane.wrapping_add(step)));
         lanes.find_map(|lane| {
             let lane = lane.ok()?;
@@ -390,25 +428,48 @@ impl<H: Host> Space<H> {
         })
     }
 
-    /// Frees a run that was of this use; a single page goes to a magazine of the lane.
+    /// Moves the pages that are at hand into the magazines.
+    fn put_away(&self) {
+        for lane in &self.lanes {
+            if let Some(page) = lane.take_at_hand() {
+                self.make_ready(lane, page, Use::Data);
+            }
+        }
+    }
+
+    /// Puts a page into a magazine of the lane, and counts it there.
+    fn make_ready(&self, lane: &Lane<H>, page: u64, of: Use) {
+        let mut magazine = lane.magazine(of).lock();
+        if let Some(mut oldest) = magazine.push_over(page) {
+            self.put_batch(&mut oldest);
+        }
+        drop(magazine);
+        lane.balance.give(1, &self.total);
+    }
+
+    /// Frees a run that was of this use; a single page is at hand, or goes to a magazine of the lane.
     pub(crate) fn give(&self, lane: usize, run: Run, of: Use) -> Result<()> {
         let own = self.lane(lane)?;
         self.mark(run)?;
-        if run.pages != 1 {
-            self.put_back(run);
-        } else {
-            let mut magazine = own.magazine(of).lock();
-            if let Some(mut oldest) = magazine.push_over(run.page) {
-                self.put_batch(&mut oldest);
+        match of {
+            _ if run.pages != 1 => {
+                self.put_back(run);
+                own.balance.give(run.pages, &self.total);
+            }
+            Use::Log => self.make_ready(own, run.page, of),
+            Use::Data => {
+                if let Some(before) = own.put_at_hand(run.page) {
+                    self.make_ready(own, before, of);
+                }
             }
         }
-        own.balance.give(run.pages, &self.total);
         Ok(())
     }
 
     /// Moves all pages out of the magazines, into the regions.
     pub(crate) fn settle(&self) {
         self.settle_twins();
+        self.put_away();
         let mut batch = Batch::new();
         for magazine in self.lanes.iter().flat_map(|lane| &lane.magazines) {
             let mut magazine = magazine.lock();
@@ -461,10 +522,12 @@ impl<H: Host> Space<H> {
         free == self.free_pages()
     }
 
-    /// Free pages, those in magazines included.
+    /// Free pages, those in magazines and at hand included.
     pub(crate) fn free_pages(&self) -> u64 {
         let balances = self.lanes.iter().map(|lane| lane.balance.pages());
-        let sum = balances.fold(0u64, u64::wrapping_add);
+        let at_hand =
+            self.lanes.iter().filter(|lane| lane.at_hand.load(Relaxed) != NO_PAGE).count();
+        let sum = balances.fold(at_hand as u64, u64::wrapping_add);
         // While others take and give, the sum may be off by what they move, even below zero.
         u64::try_from(sum.cast_signed()).unwrap_or(0).min(self.end - self.first)
     }

@@ -37,6 +37,17 @@ pub(crate) struct Turn {
     page: Vec<u8>,
 }
 
+impl Turn {
+    /// The place of a line that waits and belongs at `at`, if there is one more.
+    #[inline]
+    pub(super) fn place(&mut self, at: u64) -> Option<&mut Line> {
+        let place = self.waiting.get_mut(self.waits)?;
+        self.waits += 1;
+        place.0 = at;
+        Some(&mut place.1)
+    }
+}
+
 /// The transactions of one lane.
 pub(crate) struct Lane<H: Host> {
     pub(crate) turn: Mutex<H::Mutex, Turn>,

@@ -36,8 +36,11 @@ enum Stage {
 pub(crate) struct Tx<'s, M: Medium, H: Host> {
     store: &'s Store<M, H>,
     lane: &'s Lane<H>,
-    /// Not open while lines wait for streamed bytes. (It ends before the lane is free: it counts there.)
+    /// Open from the first store on that need not wait for streamed bytes. (It ends before the lane is free: it counts there. And it is
+    /// never moved: loads of what was stored in smaller pieces just before wait until all that was streamed has left the processor.)
     window: Option<Window<'s, M>>,
+    /// Lines wait for streamed bytes.
+    waits: bool,
     turn: MutexGuard<'s, H::Mutex, Turn>,
     stage: Stage,
     /// What the window is for.
@@ -92,7 +95,8 @@ impl<M: Medium, H: Host> Store<M, H> {
             lane,
             turn,
             stage: Stage::Open,
-            window: (!behind_data).then(|| self.door.window(bytes, lane.held())),
+            window: None,
+            waits: behind_data,
             bytes,
             header: Header { txid, part: 0, parts },
             epoch,
@@ -119,11 +123,17 @@ impl<'s, M: Medium, H: Host> Tx<'s, M, H> {
         if self.header.part == self.header.parts {
             self.go_on();
         }
-        let mut line = body.encode(&self.header, self.epoch);
-        let seal = seed.seal(at, &line);
-        put_seal(&mut line, seal);
+        let mut own = Line::ZERO;
+        let waiting = if self.waits { self.turn.place(at) } else { None };
+        let waits = waiting.is_some();
+        let line = waiting.unwrap_or(&mut own);
+        body.encode_in(&self.header, self.epoch, line);
+        let seal = seed.seal(at, line);
+        put_seal(line, seal);
         self.header.part += 1;
-        self.line(at, &line);
+        if !waits {
+            self.line(at, &own);
+        }
         seal
     }
 
@@ -146,18 +156,23 @@ impl<'s, M: Medium, H: Host> Tx<'s, M, H> {
 
     /// Stores an anchor line.
     pub(crate) fn line(&mut self, at: u64, line: &Line) {
-        if self.window.is_none() {
-            let turn = &mut *self.turn;
-            if let Some(place) = turn.waiting.get_mut(turn.waits) {
-                *place = (at, *line);
-                turn.waits += 1;
+        if self.waits {
+            if let Some(place) = self.turn.place(at) {
+                *place = *line;
                 return;
             }
             self.fence_data_early();
         }
-        if let Some(window) = &mut self.window {
-            window.store_line(at, line);
+        if self.stage == Stage::Open {
+            self.window().store_line(at, line);
         }
+    }
+
+    /// The window, which is opened where it is not.
+    #[inline]
+    fn window(&mut self) -> &mut Window<'s, M> {
+        let (store, lane, bytes) = (self.store, self.lane, self.bytes);
+        self.window.get_or_insert_with(|| store.door.window(bytes, lane.held()))
     }
 
     /// The fence of streamed bytes, where there are more lines than can wait for it.
@@ -166,13 +181,19 @@ impl<'s, M: Medium, H: Host> Tx<'s, M, H> {
         if self.stage != Stage::Open {
             return;
         }
-        match self.store.door.fence(self.lane.held()) {
-            Ok(()) => self.store_waiting(),
-            Err(error) => self.stage = Stage::Failed(error),
+        self.waits = false;
+        if let Err(error) = self.store.door.fence(self.lane.held()) {
+            self.stage = Stage::Failed(error);
+            return;
+        }
+        for at in 0..core::mem::take(&mut self.turn.waits) {
+            if let Some((at, line)) = self.turn.waiting.get(at).copied() {
+                self.window().store_line(at, &line);
+            }
         }
     }
 
-    /// Stores the lines that waited for streamed bytes, which are durable now.
+    /// Stores the lines that waited for streamed bytes, which are durable now; there are no others.
     #[inline]
     fn store_waiting(&mut self) {
         let mut window = self.store.door.window(self.bytes, self.lane.held());
@@ -180,20 +201,22 @@ impl<'s, M: Medium, H: Host> Tx<'s, M, H> {
             window.store_line(*at, line);
         }
         self.turn.waits = 0;
-        self.window = Some(window);
     }
 
     /// Stores a link word.
     pub(crate) fn word(&mut self, at: u64, value: u64) {
-        if self.window.is_none() {
+        if self.waits {
             self.fence_data_early();
         }
-        if let Some(window) = &mut self.window {
-            if self.store.host.leaves_out(Rule::LinkWhole) {
-                return super::halves(window, at, value);
-            }
-            self.store.store_word(window, at, value);
+        if self.stage != Stage::Open {
+            return;
         }
+        let store = self.store;
+        let window = self.window();
+        if store.host.leaves_out(Rule::LinkWhole) {
+            return super::halves(window, at, value);
+        }
+        store.store_word(window, at, value);
     }
 
     /// Goes on with another transaction under the same fence, of `parts` lines: for
@@ -224,7 +247,7 @@ impl<'s, M: Medium, H: Host> Tx<'s, M, H> {
         if let Stage::Failed(error) = self.stage {
             return Err(error.into());
         }
-        if self.window.is_none() {
+        if core::mem::take(&mut self.waits) {
             self.store.door.fence(self.lane.held())?;
             self.store_waiting();
         }

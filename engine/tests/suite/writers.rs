@@ -4,7 +4,8 @@
 use std::sync::Barrier;
 
 use lode_engine::{
-    FormatOptions, Ino, NewInode, OpenOptions, PAGE_BYTES, Pool, Protection, SetAttr, mode,
+    FormatOptions, Ino, NewInode, OpenOptions, PAGE_BYTES, Pool, Protection, SetAttr, XattrChange,
+    XattrWhen, mode,
 };
 use lode_testkit::fs::TestPool;
 use lode_testkit::rng::Rng;
@@ -17,6 +18,8 @@ const THREADS: usize = 4;
 const OWN: usize = 12;
 const ROUNDS: u32 = 300;
 const ON_THEIR_WAY: u64 = 16;
+/// What makes a file one that is not plain: set-id bits, an extended attribute.
+const NOT_PLAIN: (u32, &[u8]) = (0o6000, b"user.a");
 
 fn open(memory: &Memory) -> TestPool {
     Pool::open(memory.clone(), TestHost::with_cpus(1, 2), &OpenOptions::default()).unwrap()
@@ -127,4 +130,34 @@ fn what_many_write_to_one_file_is_all_there_once() {
         let pool = open(&memory);
         assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![], "at {protection:?}");
     }
+}
+
+#[test]
+fn what_is_not_plain_is_not_written_as_if_it_were() {
+    let (_memory, pool) = pool(Protection::None);
+    let ino = pool.create(pool.root(), b"a", &NEW).unwrap().ino;
+    let is_written = |byte: u8| {
+        // (As whole pages, which may be stored before the file is locked, and as a part of one.)
+        let (page, free) = (vec![byte; 16 * PAGE], pool.statfs().pages_free);
+        let whole = pool.write_plain(ino, 0, &page, NOT_PLAIN).unwrap();
+        let part = pool.write_plain(ino, 20, &page[..5], NOT_PLAIN).unwrap();
+        assert_eq!(whole, part);
+        let mut there = vec![0; 16 * PAGE];
+        let bytes = pool.read(ino, 0, &mut there).unwrap();
+        assert_eq!(there[..bytes] == page[..], whole, "{byte}");
+        assert!(whole || pool.statfs().pages_free == free, "no page is lost");
+        whole
+    };
+    assert!(is_written(1));
+    let bits = |mode| pool.setattr(ino, &SetAttr { mode: Some(mode), ..SetAttr::default() });
+    bits(0o4755).unwrap();
+    assert!(!is_written(2));
+    bits(0o1755).unwrap();
+    assert!(is_written(3));
+    let value = XattrChange { name: b"user.b", value: Some(b"b"), when: XattrWhen::Always };
+    pool.setxattr(ino, &value).unwrap();
+    assert!(is_written(4));
+    pool.setxattr(ino, &XattrChange { name: b"user.a", ..value }).unwrap();
+    assert!(!is_written(5));
+    assert_eq!(pool.write_plain(ino, u64::MAX, b"a", NOT_PLAIN), Ok(false));
 }

@@ -2,6 +2,7 @@
 
 use lode_engine::{Error, Fallocate, Host, Ino};
 use lode_pmem::Medium;
+use lode_posix::rights::{CAPABILITY, SETGID, SETUID};
 use lode_posix::write::{write_all, write_some};
 
 use super::{MAX_WRITE, Work};
@@ -40,14 +41,24 @@ impl<M: Medium, H: Host> Work<'_, M, H> {
         new: NewData<'_>,
     ) -> Result<Answer<'static>, Errno> {
         let ino = self.ino(node);
-        let safe = self.take_off_rights(node, new.unprivileged);
-        let written = safe.and_then(|()| match self.pool().write(ino, new.offset, new.data) {
+        let written = match self.write_safely(node, &new) {
             Err(Error::NoSpace) => self.write_short_of_space(ino, &new),
             done => done.map(|()| new.data.len()),
-        });
+        };
         let place = (new.offset, new.data.len() as u64);
         let written = written.map_err(|error| self.errno_at(ino, place, &error))?;
         Ok(Answer::written(written as u32))
+    }
+
+    /// Writes what is asked for, to a file that gives no rights any more to whoever runs it.
+    fn write_safely(&self, node: NodeId, new: &NewData<'_>) -> Result<(), Error> {
+        let (pool, ino) = (self.pool(), self.ino(node));
+        let bits = if new.unprivileged { SETUID | SETGID } else { 0 };
+        if pool.write_plain(ino, new.offset, new.data, (bits, CAPABILITY))? {
+            return Ok(());
+        }
+        self.take_off_rights(node, new.unprivileged)?;
+        pool.write(ino, new.offset, new.data)
     }
 
     /// As much as there is room for; all of what was mapped, or of a volume: loop devices take a part for all.

@@ -91,6 +91,34 @@ fn extents_match_a_page_by_page_model() {
     }
 }
 
+/// Single pages, so that each is an entry of its own in nodes of two levels: those at the ends of nodes, too.
+#[test]
+fn pages_that_get_others_are_in_their_places() {
+    const PAGES: u64 = 3_000;
+    let mut extents = Extents::default();
+    let place = |page: u64, round: u64| 2 * (page + round * PAGES);
+    (0..PAGES).for_each(|page| extents.insert(extent(page, place(page, 0), 1, 1)));
+    let taken = extents.memory_bytes();
+    for round in 1..=3 {
+        for page in (0..PAGES).map(|at| at * 7 % PAGES) {
+            let new = extent(page, place(page, round), 1, 1);
+            let (around, mut removed) = (extents.around(page), Vec::new());
+            extents.replace(new, around, &mut |piece| removed.push(piece));
+            assert_eq!(removed, [extent(page, place(page, round - 1), 1, 1)]);
+            assert_eq!(extents.find(page), Some(new));
+        }
+        assert_eq!((extents.len() as u64, extents.pages()), (PAGES, PAGES));
+        assert_eq!(extents.memory_bytes(), taken, "each has the place of the one before");
+    }
+    // What goes on in a neighbour is one with it, also across the end of a node.
+    for page in 1..PAGES {
+        let (around, before) = (extents.around(page), extents.find(page - 1).unwrap());
+        let new = extent(page, before.page + page - before.file_page, 1, 1);
+        extents.replace(new, around, &mut |_| ());
+        assert_eq!(extents.len() as u64, PAGES - page, "{page}");
+    }
+}
+
 #[test]
 fn what_differs_in_its_origin_alone_is_joined() {
     let first = extent(10, 50, 5, 1);

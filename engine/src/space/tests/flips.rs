@@ -60,7 +60,7 @@ impl<H: Host> Space<H> {
     /// A bit flips of what is known of free space; says of what, or that there is none of the kind that `which` chooses.
     pub(crate) fn flip_some(&self, which: u64, dice: &mut Dice) -> Option<&'static str> {
         let bit = 1 << dice.roll(52);
-        match which % 5 {
+        match which % 6 {
             0 => {
                 self.freed.flip(self.first + dice.roll(self.end - self.first));
                 Some("of the bitmap")
@@ -80,6 +80,11 @@ impl<H: Host> Space<H> {
                 let page = self.first + dice.roll(self.end - self.first);
                 self.regions[0].chunks.lock().flip_longest(page, 1 << dice.roll(16));
                 Some(LONGEST)
+            }
+            4 => {
+                let there = self.lanes[0].at_hand.load(Relaxed) != NO_PAGE;
+                there.then(|| self.lanes[0].at_hand.fetch_xor(bit, Relaxed))?;
+                Some("of the page at hand")
             }
             _ => {
                 let (in_page, which) = (bit & 1 != 0, dice.roll(u64::MAX));
