@@ -25,11 +25,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         offset: Option<u64>,
         data: &[u8],
     ) -> Result<Option<Run>> {
-        let is_locked = node.is_locked();
-        if !(is_locked || data.len() >= LARGE) || !self.may_be_whole(offset, data.len() as u64) {
+        let is_wanted = node.is_wanted();
+        if !(is_wanted || data.len() >= LARGE) || !self.may_be_whole(offset, data.len() as u64) {
             return Ok(None);
         }
-        let near = if is_locked { Some(Near::ANY) } else { self.near_of(node, offset, data)? };
+        let near = if is_wanted { Some(Near::ANY) } else { self.near_of(node, offset, data)? };
         near.map_or(Ok(None), |near| self.store_now(near, data))
     }
 

@@ -6,7 +6,7 @@ use super::change::Change;
 use super::claim::unclaimed;
 use super::fresh::Source;
 use crate::index::hash;
-use crate::inode::{Exclusive, Node, State};
+use crate::inode::{Node, State};
 use crate::space::Run;
 use crate::{Error, FILE_MAX, Host, Ino, Op, Pool, Result, mode};
 
@@ -79,7 +79,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         may: impl FnOnce(&State) -> bool,
         stored: &mut Option<Run>,
     ) -> Result<Option<u64>> {
-        let mut state = self.lock_to_write(node)?;
+        let mut state = node.write_soon(&self.store, self.store.host.spins())?;
         if !may(&state) {
             return Ok(None);
         }
@@ -87,19 +87,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let offset = offset.unwrap_or(state.size);
         self.write_locked(node, &mut state, offset, data, stored)?;
         Ok(Some(offset))
-    }
-
-    /// Locks an inode. Who writes holds it for less time than it takes to fall asleep and to be woken.
-    fn lock_to_write<'n>(&'n self, node: &'n Node<H>) -> Result<Exclusive<'n, H>> {
-        for _ in 0..self.store.host.spins() {
-            if !node.is_locked()
-                && let Some(state) = node.try_write(&self.store)?
-            {
-                return Ok(state);
-            }
-            core::hint::spin_loop();
-        }
-        node.write(&self.store)
     }
 
     fn write_locked(

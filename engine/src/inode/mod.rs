@@ -16,6 +16,7 @@ mod names;
 mod node;
 mod opens;
 mod past;
+mod queue;
 mod replay;
 mod rewrite;
 mod sectors;

@@ -12,6 +12,7 @@ use lock_api::{
 use lode_pmem::{Medium, prefetch_bytes};
 
 use super::opens::Opens;
+use super::queue::Queue;
 use super::state::{Body, State};
 use crate::store::{Room, Slot, Store};
 use crate::{Error, Host, IndexMemory, Ino, Result};
@@ -38,6 +39,8 @@ pub(crate) struct Node<H: Host> {
     pub(crate) opens: Opens,
     /// Somebody wanted it again since the hand came by.
     touched: AtomicBool,
+    /// Who waits to write to it.
+    queue: Queue,
     /// Odd while somebody has the right to change it, and another number afterwards: while it stays, so
     /// does all that was found.
     version: AtomicU64,
@@ -106,7 +109,7 @@ impl<H: Host> Node<H> {
         }
         let life = RwLock::new(state.map_or(Life::Unloaded, Life::Live));
         let (touched, version) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { slot, life, opens, touched, version, view: 0 }
+        Self { slot, life, opens, touched, queue: Queue::default(), version, view: 0 }
     }
 
     /// The state of one that is only being made, and nobody else's yet.
@@ -224,9 +227,34 @@ impl<H: Host> Node<H> {
         self.life.try_write().map(|guard| self.in_exclusive(store, guard)).transpose()
     }
 
-    /// Whether somebody has it locked just now: a look that holds nobody up.
-    pub(crate) fn is_locked(&self) -> bool {
-        self.life.is_locked()
+    /// Whether somebody has it locked just now, or waits to write to it: a look that holds nobody up.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.life.is_locked() || self.queue.is_used()
+    }
+
+    /// As [`Node::write`], by who holds it for less time than it takes to fall asleep and to be woken: looks so often before it sleeps, and
+    /// comes behind those who did so before.
+    pub(crate) fn write_soon<'n, M: Medium>(
+        &'n self,
+        store: &'n Store<M, H>,
+        looks: u32,
+    ) -> Result<Exclusive<'n, H>> {
+        if !self.is_wanted()
+            && let Some(state) = self.try_write(store)?
+        {
+            return Ok(state);
+        }
+        let turn = self.queue.join();
+        for _ in 0..looks {
+            if turn.is_next()
+                && !self.life.is_locked()
+                && let Some(state) = self.try_write(store)?
+            {
+                return Ok(state);
+            }
+            core::hint::spin_loop();
+        }
+        self.write(store)
     }
 
     #[inline]
