@@ -16,6 +16,7 @@ pub struct TestHost {
     asked: Option<Arc<Asked>>,
     nonces_max: Option<u32>,
     told: Option<Told>,
+    spins: u32,
 }
 
 /// What a test does about what a host is asked for. One type of host has the engine compiled once.
@@ -109,7 +110,8 @@ impl TestHost {
             threads: AtomicUsize::new(0),
             cpu: AtomicUsize::new(usize::MAX),
         };
-        Self { inner: Arc::new(inner), left_out: None, asked: None, nonces_max: None, told: None }
+        let inner = Arc::new(inner);
+        Self { inner, left_out: None, asked: None, nonces_max: None, told: None, spins: 0 }
     }
 
     /// The same host, but the engine is to break this rule.
@@ -125,6 +127,11 @@ impl TestHost {
     /// The same host, but sessions end after so many nonces.
     pub fn with_nonces(self, nonces_max: Option<u32>) -> Self {
         Self { nonces_max, ..self }
+    }
+
+    /// The same host, but who waits for a writer looks so often before it sleeps.
+    pub fn spinning(self, spins: u32) -> Self {
+        Self { spins, ..self }
     }
 
     /// The same host, but it tells `hooks` of what it is asked for.
@@ -184,6 +191,10 @@ impl Host for TestHost {
 
     fn cpus(&self) -> usize {
         self.inner.cpus.load(Relaxed)
+    }
+
+    fn spins(&self) -> u32 {
+        self.spins
     }
 
     fn nonces_max(&self) -> u32 {

@@ -16,23 +16,27 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.write_node(&*self.node(ino)?, Some(offset), data).map(|_| ())
     }
 
-    /// The same, unless the file has one of these bits in its mode, or an extended attribute of this name, as far as hashes
-    /// tell: then nothing is done. Says whether it was. (In one step: who would look first would find the inode, and lock it, twice.)
+    /// The same, if the file's mode `is_plain` and it has no extended attribute of this name, as far as hashes
+    /// tell; else nothing is done. Says whether it was. (In one step: who would look first would find the inode, and lock it, twice.)
     pub fn write_plain(
         &self,
         ino: Ino,
         offset: u64,
         data: &[u8],
-        (bits, name): (u32, &[u8]),
+        is_plain: impl FnOnce(u32) -> bool,
+        name: &[u8],
     ) -> Result<bool> {
         let has_it = |state: &State| {
             let wanted = hash(self.store.secret, name);
             state.xattrs.candidates(wanted).next().is_some()
         };
-        let is_plain =
-            |state: &State| state.mode & bits == 0 && !(state.xattrs.len() > 0 && has_it(state));
-        let written = self.write_node_if(&*self.node(ino)?, Some(offset), data, is_plain)?;
-        Ok(written.is_some())
+        let may =
+            |state: &State| is_plain(state.mode) && !(state.xattrs.len() > 0 && has_it(state));
+        let written = self.write_node_if(&*self.node(ino)?, Some(offset), data, may);
+        if !matches!(written, Ok(None)) {
+            self.count(Op::Write);
+        }
+        written.map(|written| written.is_some())
     }
 
     /// Writes all of `data` at the end of the file; returns the offset it went to.
@@ -47,6 +51,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         offset: Option<u64>,
         data: &[u8],
     ) -> Result<u64> {
+        self.count(Op::Write);
         let written = self.write_node_if(node, offset, data, |_| true)?;
         written.ok_or(Error::Invalid)
     }
@@ -83,7 +88,6 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if !may(&state) {
             return Ok(None);
         }
-        self.count(Op::Write);
         let offset = offset.unwrap_or(state.size);
         self.write_locked(node, &mut state, offset, data, stored)?;
         Ok(Some(offset))

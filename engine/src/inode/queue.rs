@@ -5,19 +5,20 @@
 //!
 //! It is advice, and no lock: who has waited for long asks for the lock as others do, and then the order is another one.
 
-use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Places in a row, of which those before the first have been given up.
+/// Places in a row, the one behind the other.
 #[derive(Default)]
 pub(super) struct Queue {
-    next: AtomicU16,
-    first: AtomicU16,
+    next: AtomicU8,
+    /// The first that may be somebody's: those before it have been left, or passed by one behind them.
+    first: AtomicU8,
 }
 
 /// A place, until it is dropped.
 pub(super) struct Place<'q> {
     queue: &'q Queue,
-    number: u16,
+    number: u8,
 }
 
 impl Queue {
@@ -34,16 +35,24 @@ impl Queue {
 }
 
 impl Place<'_> {
-    /// Whether nobody is before this one.
+    /// Whether nobody is before this one, but whom others have passed.
     #[inline]
     pub(super) fn is_next(&self) -> bool {
-        self.queue.first.load(Relaxed) == self.number
+        !is_behind(self.number, self.queue.first.load(Relaxed))
     }
+}
+
+/// Whether one place comes after another one. (Of more who wait than a byte can tell apart some find it the wrong way round.)
+#[inline]
+fn is_behind(number: u8, other: u8) -> bool {
+    number.wrapping_sub(other).cast_signed() > 0
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.queue.first.fetch_add(1, Relaxed);
+        let behind = self.number.wrapping_add(1);
+        let ahead = |first| is_behind(behind, first).then_some(behind);
+        let _ = self.queue.first.fetch_update(Relaxed, Relaxed, ahead);
     }
 }
 
@@ -53,7 +62,7 @@ mod tests {
 
     #[test]
     fn places_come_in_their_order_also_behind_the_last_number() {
-        let queue = Queue { next: AtomicU16::new(u16::MAX), first: AtomicU16::new(u16::MAX) };
+        let queue = Queue { next: AtomicU8::new(u8::MAX), first: AtomicU8::new(u8::MAX) };
         assert!(!queue.is_used());
         let [one, two, three] = [(); 3].map(|()| queue.join());
         let next = |places: &[&Place<'_>]| places.iter().filter(|place| place.is_next()).count();
@@ -67,12 +76,19 @@ mod tests {
     }
 
     #[test]
-    fn who_left_before_its_turn_keeps_nobody_in_the_queue() {
+    fn who_was_passed_is_next_and_keeps_nobody_waiting() {
         let queue = Queue::default();
-        let [one, two] = [(); 2].map(|()| queue.join());
+        let [one, two, three] = [(); 3].map(|()| queue.join());
+        assert!(!two.is_next());
+        // (It had waited for long, and got the lock as others do.)
         drop(two);
-        // (Nobody is before it, and it is not told: it asks for the lock at last.)
-        assert!(!one.is_next() && queue.is_used());
+        assert!(one.is_next() && three.is_next());
+        let four = queue.join();
+        assert!(!four.is_next());
+        drop(three);
+        assert!(one.is_next() && four.is_next() && queue.is_used());
+        drop(four);
+        assert!(one.is_next() && !queue.is_used(), "who comes now need not wait");
         drop(one);
         assert!(!queue.is_used() && queue.join().is_next());
     }

@@ -2,6 +2,9 @@
 
 use lode_pmem::Line;
 
+#[cfg(test)]
+mod tests;
+
 use super::bytes::{get_i64, get_u16, get_u32, get_u64, put_i64, put_u64};
 use crate::{FILE_MAX, NAME_MAX, PAGE_BYTES, PageClass, XATTR_VALUE_MAX};
 

@@ -40,7 +40,9 @@ use crate::types::{PAGE_BYTES, PageClass};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use chunks::Chunks;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+};
 use count::{Balance, Total};
 use lock_api::Mutex;
 use magazine::{Batch, Magazine};
@@ -132,14 +134,14 @@ impl<H: Host> Lane<H> {
     #[inline]
     fn take_at_hand(&self) -> Option<u64> {
         let is_there = self.at_hand.load(Relaxed) != NO_PAGE;
-        let page = if is_there { self.at_hand.swap(NO_PAGE, Relaxed) } else { NO_PAGE };
+        let page = if is_there { self.at_hand.swap(NO_PAGE, Acquire) } else { NO_PAGE };
         (page != NO_PAGE).then_some(page)
     }
 
     /// Has this page at hand; returns the one before.
     #[inline]
     fn put_at_hand(&self, page: u64) -> Option<u64> {
-        let before = self.at_hand.swap(page, Relaxed);
+        let before = self.at_hand.swap(page, AcqRel);
         (before != NO_PAGE).then_some(before)
     }
 }
@@ -157,9 +159,9 @@ pub(crate) struct Space<H: Host> {
     lanes: Vec<Lane<H>>,
     /// What lanes have told of their balances.
     total: Box<Total>,
-    /// The pages that are free, in regions or magazines.
+    /// The pages that are free, in regions, magazines or at hand.
     freed: Claims,
-    /// Regions, magazines and bitmap did not say the same.
+    /// What is known of free pages and the bitmap did not say the same.
     doubted: AtomicBool,
     twins: Box<Twins<H>>,
 }
@@ -466,7 +468,7 @@ impl<H: Host> Space<H> {
         Ok(())
     }
 
-    /// Moves all pages out of the magazines, into the regions.
+    /// Moves all pages that are ready, in magazines or at hand, into the regions.
     pub(crate) fn settle(&self) {
         self.settle_twins();
         self.put_away();
@@ -539,13 +541,13 @@ impl<H: Host> Space<H> {
         self.total.has(pages, self.lanes.len()) || self.free_pages() >= pages
     }
 
-    /// Calls `each` with every free extent, in address order: read off the bitmap, so pages that are ready in
-    /// magazines are there, too. What others take and give meanwhile may be seen or not.
+    /// Calls `each` with every free extent, in address order: read off the bitmap, so pages that are ready
+    /// are there, too. What others take and give meanwhile may be seen or not.
     pub(crate) fn for_each_free(&self, each: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
         self.freed.for_each_run(self.first, self.end, true, each)
     }
 
-    /// Free extents by size, pages in magazines included: read off the bitmap, so that nobody has
+    /// Free extents by size, pages that are ready included: read off the bitmap, so that nobody has
     /// to wait, whatever the number of extents.
     pub(crate) fn extents(&self) -> FreeExtents {
         let mut extents = FreeExtents::default();

@@ -291,6 +291,26 @@ fn magazine_gives_ascending_pages() {
 }
 
 #[test]
+fn a_page_at_hand_is_free_for_all_and_counted() {
+    let space = full(2, 10, 13);
+    let held = [(); 3].map(|()| space.take(0, 1, PageClass::Small).unwrap());
+    assert_eq!(space.take_one(1, Use::Log), Err(Error::NoSpace));
+    space.give(0, held[1], Use::Data).unwrap();
+    assert_eq!((space.free_pages(), free_runs(&space)), (1, std::vec![held[1]]));
+    assert!(space.has(1) && !space.has(2));
+    // Not in one piece with anything, nor where it would be taken by its number.
+    assert_eq!(space.take_at(1, held[1]), Ok(false));
+    assert_eq!(space.take_one(1, Use::Log), Ok(held[1]), "another lane's log takes it");
+    assert_eq!(space.take_one(0, Use::Data), Err(Error::NoSpace));
+    for (lane, run) in held.into_iter().take(2).enumerate() {
+        space.give(lane, run, Use::Data).unwrap();
+    }
+    assert_eq!(space.free_pages(), 2);
+    assert_eq!(space.take(1, 2, PageClass::Small), Ok(run(10, 2)), "two lanes' in one piece");
+    assert_eq!(space.free_pages(), 0);
+}
+
+#[test]
 fn dry_lanes_steal_from_magazines() {
     let space = full(3, 10, 50);
     let mut seen = [false; 50];
@@ -340,7 +360,10 @@ fn freeing_twice_changes_nothing() {
     assert!(is_corrupt(space.give(1, run(hole, 1), Use::Data), hole));
     assert!(is_corrupt(space.add_free(run(big.page, 400)), hole));
     assert_eq!((space.free_pages(), free_runs(&space)), before);
+    let other = space.take(0, 1, PageClass::Small).unwrap();
     space.give(0, one, Use::Data).unwrap();
+    assert!(is_corrupt(space.give(1, one, Use::Data), one.page), "seen at hand too");
+    space.give(0, other, Use::Data).unwrap();
     assert!(is_corrupt(space.give(1, one, Use::Data), one.page), "seen in a magazine too");
     space.give(0, run(big.page, 300), Use::Data).unwrap();
     space.give(0, run(hole + 1, 299), Use::Data).unwrap();

@@ -228,9 +228,10 @@ impl<M: Medium, H: Host> Store<M, H> {
         }
     }
 
-    /// Pages that the next round frees.
+    /// Pages that the next round frees, with their twins where they have such.
     pub(crate) fn quarantined_pages(&self) -> u64 {
-        self.reuse.quarantined_pages.load(Relaxed)
+        let copies = if self.geometry.twin_pages == 0 { 1 } else { 2 };
+        self.reuse.quarantined_pages.load(Relaxed).saturating_mul(copies)
     }
 
     /// Whether enough slots wait that a round is better than a new piece of table.

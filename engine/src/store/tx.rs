@@ -4,7 +4,7 @@
 //! store to the end of its fence nothing can fail.
 //!
 //! A fence waits for what was stored: what can be computed meanwhile costs no time. So the records of
-//! streamed bytes are composed while those are on their way ([`Tx::behind_data`]), and memory may
+//! streamed bytes are composed while those are on their way ([`Store::begin_in`]), and memory may
 //! follow while the records are ([`Tx::send`], [`Tx::land`]): nobody sees it before its lock is free.
 
 use lock_api::MutexGuard;
@@ -21,7 +21,7 @@ const SEQUENCE_RESERVE: u64 = 1 << 20;
 /// How far a transaction is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// Lines are stored, or wait for streamed bytes where there is no window yet.
+    /// Lines are stored, or wait for streamed bytes.
     Open,
     /// All is stored.
     Sent,
@@ -37,7 +37,7 @@ pub(crate) struct Tx<'s, M: Medium, H: Host> {
     store: &'s Store<M, H>,
     lane: &'s Lane<H>,
     /// Open from the first store on that need not wait for streamed bytes. (It ends before the lane is free: it counts there. And it is
-    /// never moved: loads of what was stored in smaller pieces just before wait until all that was streamed has left the processor.)
+    /// not moved between streamed bytes and lines behind them: loads of what was stored in smaller pieces just before wait until all that was streamed has left the processor.)
     window: Option<Window<'s, M>>,
     /// Lines wait for streamed bytes.
     waits: bool,
@@ -248,7 +248,10 @@ impl<'s, M: Medium, H: Host> Tx<'s, M, H> {
             return Err(error.into());
         }
         if core::mem::take(&mut self.waits) {
-            self.store.door.fence(self.lane.held())?;
+            if let Err(error) = self.store.door.fence(self.lane.held()) {
+                self.stage = Stage::Failed(error);
+                return Err(error.into());
+            }
             self.store_waiting();
         }
         self.window = None;

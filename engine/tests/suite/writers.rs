@@ -18,18 +18,17 @@ const THREADS: usize = 4;
 const OWN: usize = 12;
 const ROUNDS: u32 = 300;
 const ON_THEIR_WAY: u64 = 16;
-/// What makes a file one that is not plain: set-id bits, an extended attribute.
-const NOT_PLAIN: (u32, &[u8]) = (0o6000, b"user.a");
 
-fn open(memory: &Memory) -> TestPool {
-    Pool::open(memory.clone(), TestHost::with_cpus(1, 2), &OpenOptions::default()).unwrap()
+fn open(memory: &Memory, spins: u32) -> TestPool {
+    let host = TestHost::with_cpus(1, 2).spinning(spins);
+    Pool::open(memory.clone(), host, &OpenOptions::default()).unwrap()
 }
 
-fn pool(protection: Protection) -> (Memory, TestPool) {
+fn pool(protection: Protection, spins: u32) -> (Memory, TestPool) {
     let memory = Memory::new(96 << 20);
     let format = FormatOptions { lanes: 2, protection, ..FormatOptions::default() };
     Pool::format(memory.clone(), TestHost::with_cpus(1, 2), &format).unwrap();
-    let pool = open(&memory);
+    let pool = open(&memory, spins);
     (memory, pool)
 }
 
@@ -114,8 +113,10 @@ fn write_by_many(pool: &TestPool) -> Ino {
 
 #[test]
 fn what_many_write_to_one_file_is_all_there_once() {
-    for protection in Protection::ALL {
-        let (memory, pool) = pool(protection);
+    // (Who never looks waits asleep; who looks for long waits in its place of the queue, and who does so for a moment gives that up.)
+    let levels = Protection::ALL.into_iter();
+    for (protection, spins) in levels.flat_map(|level| [0, 3, 10_000].map(|spins| (level, spins))) {
+        let (memory, pool) = pool(protection, spins);
         let mut free = Vec::new();
         for _ in 0..9 {
             write_by_many(&pool);
@@ -127,20 +128,21 @@ fn what_many_write_to_one_file_is_all_there_once() {
         write_by_many(&pool);
         // (Who finds it so reads all logs.)
         drop(pool);
-        let pool = open(&memory);
+        let pool = open(&memory, 0);
         assert_eq!(pool.check(&mut |_, _| ()).unwrap().damage, vec![], "at {protection:?}");
     }
 }
 
 #[test]
 fn what_is_not_plain_is_not_written_as_if_it_were() {
-    let (_memory, pool) = pool(Protection::None);
+    let (_memory, pool) = pool(Protection::None, 0);
     let ino = pool.create(pool.root(), b"a", &NEW).unwrap().ino;
     let is_written = |byte: u8| {
         // (As whole pages, which may be stored before the file is locked, and as a part of one.)
         let (page, free) = (vec![byte; 16 * PAGE], pool.statfs().pages_free);
-        let whole = pool.write_plain(ino, 0, &page, NOT_PLAIN).unwrap();
-        let part = pool.write_plain(ino, 20, &page[..5], NOT_PLAIN).unwrap();
+        let whole = pool.write_plain(ino, 0, &page, |mode| mode & 0o6000 == 0, b"user.a").unwrap();
+        let part =
+            pool.write_plain(ino, 20, &page[..5], |mode| mode & 0o6000 == 0, b"user.a").unwrap();
         assert_eq!(whole, part);
         let mut there = vec![0; 16 * PAGE];
         let bytes = pool.read(ino, 0, &mut there).unwrap();
@@ -152,6 +154,8 @@ fn what_is_not_plain_is_not_written_as_if_it_were() {
     let bits = |mode| pool.setattr(ino, &SetAttr { mode: Some(mode), ..SetAttr::default() });
     bits(0o4755).unwrap();
     assert!(!is_written(2));
+    bits(0o2755).unwrap();
+    assert!(!is_written(2));
     bits(0o1755).unwrap();
     assert!(is_written(3));
     let value = XattrChange { name: b"user.b", value: Some(b"b"), when: XattrWhen::Always };
@@ -159,5 +163,5 @@ fn what_is_not_plain_is_not_written_as_if_it_were() {
     assert!(is_written(4));
     pool.setxattr(ino, &XattrChange { name: b"user.a", ..value }).unwrap();
     assert!(!is_written(5));
-    assert_eq!(pool.write_plain(ino, u64::MAX, b"a", NOT_PLAIN), Ok(false));
+    assert_eq!(pool.write_plain(ino, u64::MAX, b"a", |_| true, b"user.a"), Ok(false));
 }

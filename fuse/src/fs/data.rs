@@ -2,7 +2,7 @@
 
 use lode_engine::{Error, Fallocate, Host, Ino};
 use lode_pmem::Medium;
-use lode_posix::rights::{CAPABILITY, SETGID, SETUID};
+use lode_posix::rights::{CAPABILITY, set_ids};
 use lode_posix::write::{write_all, write_some};
 
 use super::{MAX_WRITE, Work};
@@ -42,7 +42,11 @@ impl<M: Medium, H: Host> Work<'_, M, H> {
     ) -> Result<Answer<'static>, Errno> {
         let ino = self.ino(node);
         let written = match self.write_safely(node, &new) {
-            Err(Error::NoSpace) => self.write_short_of_space(ino, &new),
+            // (It may have been the rights that there was no space to take off.)
+            Err(Error::NoSpace) => {
+                let safe = self.take_off_rights(node, new.unprivileged);
+                safe.and_then(|()| self.write_short_of_space(ino, &new))
+            }
             done => done.map(|()| new.data.len()),
         };
         let place = (new.offset, new.data.len() as u64);
@@ -53,8 +57,8 @@ impl<M: Medium, H: Host> Work<'_, M, H> {
     /// Writes what is asked for, to a file that gives no rights any more to whoever runs it.
     fn write_safely(&self, node: NodeId, new: &NewData<'_>) -> Result<(), Error> {
         let (pool, ino) = (self.pool(), self.ino(node));
-        let bits = if new.unprivileged { SETUID | SETGID } else { 0 };
-        if pool.write_plain(ino, new.offset, new.data, (bits, CAPABILITY))? {
+        let gives_none = |mode| !new.unprivileged || set_ids(mode) == 0;
+        if pool.write_plain(ino, new.offset, new.data, gives_none, CAPABILITY)? {
             return Ok(());
         }
         self.take_off_rights(node, new.unprivileged)?;

@@ -15,8 +15,8 @@ use super::notices::Notices;
 use super::reply::{Answer, Reply};
 use super::rings::Queues;
 
-/// Answers of at most so many bytes go in one piece: the kernel looks up the memory of each piece for itself, which takes longer than to
-/// copy them. (All structures are shorter.)
+/// Answers of at most so many bytes go in one piece: the kernel looks up the memory of each piece for itself. (All structures are
+/// shorter.)
 const IN_ONE: usize = 384;
 
 /// The device that mounts are served through.
