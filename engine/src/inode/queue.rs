@@ -42,7 +42,8 @@ impl Place<'_> {
     }
 }
 
-/// Whether one place comes after another one. (Of more who wait than a byte can tell apart some find it the wrong way round.)
+/// Whether one place comes after another one. (Of more who wait than a byte can tell apart some find it the wrong way round: they use up
+/// their looks, and the next who leaves puts it right.)
 #[inline]
 fn is_behind(number: u8, other: u8) -> bool {
     number.wrapping_sub(other).cast_signed() > 0

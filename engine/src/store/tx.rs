@@ -37,7 +37,8 @@ pub(crate) struct Tx<'s, M: Medium, H: Host> {
     store: &'s Store<M, H>,
     lane: &'s Lane<H>,
     /// Open from the first store on that need not wait for streamed bytes. (It ends before the lane is free: it counts there. And it is
-    /// not moved between streamed bytes and lines behind them: loads of what was stored in smaller pieces just before wait until all that was streamed has left the processor.)
+    /// not moved between streamed bytes and lines behind them: loads of what was stored in smaller pieces just before wait until
+    /// all that was streamed has left the processor.)
     window: Option<Window<'s, M>>,
     /// Lines wait for streamed bytes.
     waits: bool,
