@@ -30,6 +30,8 @@ pub struct Geometry {
     pub strip: Option<u32>,
     /// Inodes, log pages and pieces of inode table made before the session is raised, where that is soon.
     pub nonces: Option<u32>,
+    /// Writers of a file go side by side from the first overwrite on that might.
+    pub side_by_side: bool,
     /// A program that was lent memory by an owner who is gone holds the second chunk of the region.
     pub held: bool,
     /// Whoever opens what a crash has left hears that the memory has lost something since, and that a page is bad.
@@ -114,6 +116,7 @@ impl Default for Geometry {
             dead_zone: None,
             strip: None,
             nonces: None,
+            side_by_side: false,
             held: false,
             lossy: false,
         }

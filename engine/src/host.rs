@@ -8,6 +8,9 @@ use crate::{Ino, Rule};
 /// the middle of something when it is raised.
 pub const NONCES_MAX: u32 = u32::MAX - (1 << 24);
 
+/// Meetings of writers of a file before they go side by side: what that needs is more than it gives two who met by chance.
+pub const MEETINGS: u8 = 64;
+
 /// Bytes of a file, in whole pages, that are exempt from checksums, or were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExemptRange {
@@ -86,6 +89,12 @@ pub trait Host: Send + Sync + 'static {
     #[inline(always)]
     fn spins(&self) -> u32 {
         0
+    }
+
+    /// How often writers of a file meet, more or less in a row, before they go side by side. A crash tester's host has them do so at once.
+    #[inline(always)]
+    fn meetings(&self) -> u8 {
+        MEETINGS
     }
 
     /// Lives of inodes and log pages (nonces) that begin in a session before it is raised: their

@@ -44,7 +44,7 @@ mod types;
 pub use check::{PagesUsed, Use};
 pub use error::{Corruption, Error, Result, Unusable};
 pub use gauges::{EXTENT_SIZES, FreeExtents, Gauges, IndexMemory};
-pub use host::{ExemptRange, Exemption, Host, NONCES_MAX};
+pub use host::{ExemptRange, Exemption, Host, MEETINGS, NONCES_MAX};
 pub use layout::BadPage;
 pub use pool::{
     CheckReport, ExtentDump, Found, Handle, InodeDump, Life, Opening, Pool, RecordDump, Seen,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use lode_engine::{ExemptRange, Exemption, Host, NONCES_MAX, Rule};
+use lode_engine::{ExemptRange, Exemption, Host, MEETINGS, NONCES_MAX, Rule};
 
 use crate::rng::mix;
 
@@ -17,6 +17,7 @@ pub struct TestHost {
     nonces_max: Option<u32>,
     told: Option<Told>,
     spins: u32,
+    meetings: Option<u8>,
 }
 
 /// What a test does about what a host is asked for. One type of host has the engine compiled once.
@@ -111,7 +112,15 @@ impl TestHost {
             cpu: AtomicUsize::new(usize::MAX),
         };
         let inner = Arc::new(inner);
-        Self { inner, left_out: None, asked: None, nonces_max: None, told: None, spins: 0 }
+        Self {
+            inner,
+            left_out: None,
+            asked: None,
+            nonces_max: None,
+            told: None,
+            spins: 0,
+            meetings: None,
+        }
     }
 
     /// The same host, but the engine is to break this rule.
@@ -132,6 +141,11 @@ impl TestHost {
     /// The same host, but who waits for a writer looks so often before it sleeps.
     pub fn spinning(self, spins: u32) -> Self {
         Self { spins, ..self }
+    }
+
+    /// The same host, but writers of a file go side by side once they have met so often.
+    pub fn with_meetings(self, meetings: Option<u8>) -> Self {
+        Self { meetings, ..self }
     }
 
     /// The same host, but it tells `hooks` of what it is asked for.
@@ -195,6 +209,10 @@ impl Host for TestHost {
 
     fn spins(&self) -> u32 {
         self.spins
+    }
+
+    fn meetings(&self) -> u8 {
+        self.meetings.unwrap_or(MEETINGS)
     }
 
     fn nonces_max(&self) -> u32 {

@@ -62,6 +62,10 @@ impl Host for SchedHost {
         self.host.random()
     }
 
+    fn meetings(&self) -> u8 {
+        self.host.meetings()
+    }
+
     fn nonces_max(&self) -> u32 {
         self.host.nonces_max()
     }

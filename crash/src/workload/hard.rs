@@ -7,8 +7,8 @@ use crate::scenarios::{SCENARIOS, Scenario};
 use crate::workload::build::{FEW_LINES, case, huge, lanes, operations, repeated, roomy, small};
 use crate::workload::raised::raised;
 use crate::workload::scrubbed::scrubbed;
-use crate::workload::sectors;
 use crate::workload::seen::{seen_logs, unseen_pages};
+use crate::workload::{sectors, side_by_side};
 
 /// A scenario as a case.
 pub fn case_of(scenario: &Scenario) -> Case {
@@ -63,6 +63,7 @@ pub fn scenarios() -> Vec<Case> {
     cases.extend(volumes());
     cases.push(pages_seen_in_maps_at_full());
     cases.extend(sectors::alone());
+    cases.extend(side_by_side::alone());
     cases.extend(scrubbed());
     cases
 }

@@ -16,6 +16,7 @@ mod scrubbed;
 mod sectors;
 mod seen;
 mod seq2;
+mod side_by_side;
 mod writers;
 
 pub use alone::seq1;

@@ -4,7 +4,7 @@ use crate::case::{Case, Geometry, Trouble};
 use crate::workload::aged::outcome;
 use crate::workload::build::{ALL_LINES, case, lanes, operations, relaxed, repeated, roomy, small};
 use crate::workload::seen::{seen_beside, seen_pool};
-use crate::workload::{scrubbed, sectors, writers};
+use crate::workload::{scrubbed, sectors, side_by_side, writers};
 
 /// What there is before, what one thread does, what the other does.
 type Both = (&'static str, &'static str, &'static str, &'static str);
@@ -303,6 +303,9 @@ pub fn two_threads() -> Vec<Case> {
         cases.extend(writers::BESIDE.iter().map(|text| both(text, way, lanes(count))));
         cases.extend(sectors::BESIDE.iter().map(|text| both(text, way, sectors::pool(count))));
     }
+    cases.extend(
+        side_by_side::BESIDE.iter().map(|text| both(text, "two lanes", side_by_side::pool(2))),
+    );
     // (A file of 2 MiB: each state takes long to look at.)
     cases.extend(sectors::HELD.iter().map(|text| both(text, "two lanes", sectors::held(2))));
     let strips = writers::BESIDE[..3].iter();

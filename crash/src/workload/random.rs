@@ -55,6 +55,7 @@ fn geometry(rng: &mut Rng) -> Geometry {
         dead_zone: twins.then_some(0),
         strip: strips.then(|| rng.pick(&[512, 512, 1024, 2048])),
         nonces: None,
+        side_by_side: false,
         held: false,
         lossy: false,
     }

@@ -17,8 +17,8 @@
 //! `before:` is done without a crash, `ops:` is cut off everywhere, `beside:` is done by a
 //! second thread at the same time. All but one operation under `ops:` can be left out; lines
 //! before the first of these headings are `ops:`, too. `pool` takes a size and `lanes N`,
-//! `log-lines N`, `huge`, `giant`, `relaxed`, `mapped`, `atime`, `forgetful`, `held`, `dead-zone SIZE`,
-//! `strip BYTES`, `nonces N`, `made SIZE`, in any order. What begins with `#` is
+//! `log-lines N`, `huge`, `giant`, `relaxed`, `mapped`, `atime`, `forgetful`, `side-by-side`,
+//! `held`, `lossy`, `dead-zone SIZE`, `strip BYTES`, `nonces N`, `made SIZE`, in any order. What begins with `#` is
 //! a comment. The operations are those of [`lode_testkit::parse`]; docs/crash-scripts.md has
 //! an example of each.
 
@@ -219,6 +219,7 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             "mapped" => geometry.mapped = true,
             "atime" => geometry.atime = true,
             "forgetful" => geometry.forgetful = true,
+            "side-by-side" => geometry.side_by_side = true,
             "held" => geometry.held = true,
             "lossy" => geometry.lossy = true,
             "made" => {
@@ -238,7 +239,7 @@ fn geometry(words: &str) -> Result<Geometry, String> {
             other => {
                 return Err(format!(
                     "{other} is nothing of a pool's; known are: SIZE, lanes N, log-lines N, huge, \
-                     giant, relaxed, mapped, atime, forgetful, held, lossy, dead-zone SIZE, strip BYTES, \
+                     giant, relaxed, mapped, atime, forgetful, side-by-side, held, lossy, dead-zone SIZE, strip BYTES, \
                      nonces N, made SIZE"
                 ));
             }
@@ -301,11 +302,12 @@ pub fn pool_words(geometry: &Geometry) -> String {
         PageClass::Huge => " huge",
         PageClass::Giant => " giant",
     });
-    let Geometry { relaxed, mapped, atime, forgetful, held, lossy, .. } = *geometry;
+    let Geometry { relaxed, mapped, atime, forgetful, side_by_side, held, lossy, .. } = *geometry;
     text.push_str(if relaxed { " relaxed" } else { "" });
     text.push_str(if mapped { " mapped" } else { "" });
     text.push_str(if atime { " atime" } else { "" });
     text.push_str(if forgetful { " forgetful" } else { "" });
+    text.push_str(if side_by_side { " side-by-side" } else { "" });
     text.push_str(if held { " held" } else { "" });
     text.push_str(if lossy { " lossy" } else { "" });
     if let Some(dead_zone) = dead_zone {
@@ -407,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_script_is_read() {
-        let text = "# about\nname a b\npool 128K lanes 2 log-lines 4 relaxed forgetful held lossy nonces 3 made 96K # why\n\nbefore:\n\
+        let text = "# about\nname a b\npool 128K lanes 2 log-lines 4 relaxed forgetful side-by-side held lossy nonces 3 made 96K # why\n\nbefore:\n\
                     create /a\nops:\n write /a 1K 5 # x\nbeside:\nunlink /a\n";
         let case = parse_script(text).unwrap();
         assert_eq!(case.name, "a b");
@@ -417,6 +419,7 @@ mod tests {
             log_lines: 4,
             relaxed: true,
             forgetful: true,
+            side_by_side: true,
             held: true,
             lossy: true,
             nonces: Some(3),

@@ -6,6 +6,7 @@
 
 mod ahead;
 mod attr;
+mod beside;
 mod change;
 mod claim;
 mod exempt;

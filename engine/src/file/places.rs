@@ -14,7 +14,6 @@ use lode_pmem::Medium;
 use once_cell::race::OnceBox;
 
 use super::read::RELATIME_NS;
-use super::sectors::AT_ONCE;
 use crate::inode::{File, State};
 use crate::{AccessTimes, Handle, Host, Op, PAGE_BYTES, PageClass, Pool, Result};
 
@@ -330,22 +329,13 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.store.sectors.stripes.is_one_whole(ino, offset, load)
     }
 
-    /// The same of more than a page's. (Not in line: what is kept in registers for it, the other way would put on the stack.)
+    /// The same of more than a page's, as they were at one time. (Not in line: what is kept in registers for it, the other way would put on
+    /// the stack.)
     #[inline(never)]
     fn load_pages(&self, ino: crate::Ino, offset: u64, place: u64, into: &mut [u8]) -> bool {
-        let mut done = 0;
-        while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            let at = offset + done as u64;
-            let most = (AT_ONCE - at % PAGE_BYTES) as usize;
-            let (part, _) = rest.split_at_mut(rest.len().min(most));
-            let (end, from) = (at + part.len() as u64, place + done as u64);
-            done += part.len();
-            let load = || self.store.door.load(from, part).is_ok();
-            if !self.store.sectors.stripes.are_whole(ino, (at, end), load) {
-                return false;
-            }
-        }
-        true
+        let all = (offset, offset + into.len() as u64);
+        let load = || self.store.door.load(place, into).is_ok();
+        self.store.sectors.stripes.are_whole(ino, all, load)
     }
 
     /// Notes until when reads need not move the access time, by who has just seen to it.

@@ -34,13 +34,29 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<usize> {
         self.count(Op::Read);
         let state = node.read(&self.store)?;
-        super::write::regular(&state)?;
+        if self.reads_alone(node, offset, into.len() as u64) {
+            drop(state);
+            return self.read_alone(node, offset, into, was_read);
+        }
+        self.read_locked(&state, offset, into, was_read)
+    }
+
+    /// The same, with the right to look at the inode.
+    #[inline]
+    pub(super) fn read_locked(
+        &self,
+        state: &State,
+        offset: u64,
+        into: &mut [u8],
+        was_read: impl FnOnce(&State),
+    ) -> Result<usize> {
+        super::write::regular(state)?;
         let left = state.size.saturating_sub(offset);
         let len = left.min(into.len() as u64) as usize;
         let into = into.get_mut(..len).unwrap_or_default();
-        self.read_pages(&state, offset, into)?;
+        self.read_pages(state, offset, into)?;
         if len > 0 {
-            was_read(&state);
+            was_read(state);
         }
         Ok(len)
     }

@@ -245,7 +245,12 @@ impl File {
     /// Whether it is ready to be written by sectors.
     #[inline]
     fn takes_sectors(&self) -> bool {
-        let is_special = self.is_mapped() || self.exempt.is_some() || self.journal.is_pending();
-        self.by_sectors && !is_special
+        self.by_sectors && self.may_take_sectors()
+    }
+
+    /// Whether nothing of it stands against that.
+    #[inline]
+    pub(super) fn may_take_sectors(&self) -> bool {
+        !self.is_mapped() && self.exempt.is_none() && !self.journal.is_pending()
     }
 }

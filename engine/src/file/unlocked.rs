@@ -17,15 +17,16 @@ use crate::{Host, PAGE_BYTES, Pool, Result};
 const LARGE: usize = 64 << 10;
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Pages with these bytes, durably, for a write at this offset or at the end; `None` where it is better made as others are.
+    /// Pages with these bytes, durably, for a write at this offset or at the end of an inode that others want, or not; `None` where it is better
+    /// made as others are.
     #[inline]
     pub(super) fn store_unlocked(
         &self,
         node: &Node<H>,
         offset: Option<u64>,
         data: &[u8],
+        is_wanted: bool,
     ) -> Result<Option<Run>> {
-        let is_wanted = node.is_wanted();
         if !(is_wanted || data.len() >= LARGE) || !self.may_be_whole(offset, data.len() as u64) {
             return Ok(None);
         }

@@ -32,6 +32,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         };
         let may =
             |state: &State| is_plain(state.mode) && !(state.xattrs.len() > 0 && has_it(state));
+        self.store.before_operation()?;
         let written = self.write_node_if(&*self.node(ino)?, Some(offset), data, may);
         if !matches!(written, Ok(None)) {
             self.count(Op::Write);
@@ -52,6 +53,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         data: &[u8],
     ) -> Result<u64> {
         self.count(Op::Write);
+        self.store.before_operation()?;
+        if self.write_beside(node, offset, data)? {
+            return Ok(offset.unwrap_or_default());
+        }
         let written = self.write_node_if(node, offset, data, |_| true)?;
         written.ok_or(Error::Invalid)
     }
@@ -65,32 +70,40 @@ impl<M: Medium, H: Host> Pool<M, H> {
         data: &[u8],
         may: impl FnOnce(&State) -> bool,
     ) -> Result<Option<u64>> {
-        self.store.before_operation()?;
-        let mut stored = self.store_unlocked(node, offset, data)?;
-        let written = self.write_stored(node, offset, data, may, &mut stored);
+        let met = node.is_wanted();
+        let mut stored = self.store_unlocked(node, offset, data, met)?;
+        let written = self.write_stored(node, (offset, met), data, may, &mut stored);
         if let Some(run) = stored {
             self.store.give(run);
         }
-        written
+        let Some((offset, wants_journal)) = written? else { return Ok(None) };
+        if wants_journal {
+            // (Without one it goes on as before. What is wrong with the medium is met again.)
+            let _ = self.store.make_sectors();
+        }
+        Ok(Some(offset))
     }
 
-    /// The same, with its bytes in pages already, or not.
+    /// The same, with its bytes in pages already, or not, and the inode wanted by others too, or not. Also says whether a sector journal
+    /// is wanted.
     #[inline]
     fn write_stored(
         &self,
         node: &Node<H>,
-        offset: Option<u64>,
+        (offset, met): (Option<u64>, bool),
         data: &[u8],
         may: impl FnOnce(&State) -> bool,
         stored: &mut Option<Run>,
-    ) -> Result<Option<u64>> {
+    ) -> Result<Option<(u64, bool)>> {
         let mut state = node.write_soon(&self.store, self.store.host.spins())?;
         if !may(&state) {
             return Ok(None);
         }
-        let offset = offset.unwrap_or(state.size);
+        let (offset, size) = (offset.unwrap_or(state.size), state.size);
         self.write_locked(node, &mut state, offset, data, stored)?;
-        Ok(Some(offset))
+        let within = offset.saturating_add(data.len() as u64) <= size;
+        let bytes = (offset, data.len() as u64, within);
+        Ok(Some((offset, self.note_meeting(node, &mut state, bytes, met)?)))
     }
 
     fn write_locked(

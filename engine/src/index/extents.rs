@@ -160,7 +160,17 @@ impl Extents {
         others.map(|(key, place)| place.at(key)).chain(self.last)
     }
 
-    /// The same, where those that go on in each other but for their origin are one, of as many
+    /// Those that end behind a page of the file, in file order.
+    pub(crate) fn iter_from(&self, file_page: u64) -> impl Iterator<Item = Extent> + '_ {
+        let first = self.next_from(file_page);
+        let behind = first.map_or(u64::MAX, |first| first.end());
+        let others = self.others.as_deref().map(|others| others.iter_from(behind));
+        let last = self.last.filter(|last| last.file_page >= behind);
+        let others = others.into_iter().flatten().map(|(key, place)| place.at(key));
+        first.into_iter().chain(others).chain(last)
+    }
+
+    /// All extents, where those that go on in each other but for their origin are one, of as many
     /// pages as 31 bits can say.
     pub(crate) fn joined(&self) -> impl Iterator<Item = Extent> + '_ {
         let mut extents = self.iter().peekable();

@@ -3,6 +3,7 @@
 
 mod anew;
 mod behind;
+mod beside;
 mod cache;
 mod collect;
 mod dentries;
@@ -26,6 +27,7 @@ mod swap;
 mod xattrs;
 
 pub(crate) use anew::write_anew;
+pub(crate) use beside::{Beside, Terms};
 pub(crate) use cache::Cache;
 pub(crate) use collect::{bring_inline, has_first_page, move_log, tidy};
 pub(crate) use dentries::{Dentries, Name, Target as NameTarget, target_of};

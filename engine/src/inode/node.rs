@@ -10,7 +10,9 @@ use lock_api::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use lode_pmem::{Medium, prefetch_bytes};
+use once_cell::race::OnceBox;
 
+use super::beside::Beside;
 use super::opens::Opens;
 use super::queue::Queue;
 use super::state::{Body, State};
@@ -46,6 +48,8 @@ pub(crate) struct Node<H: Host> {
     version: AtomicU64,
     /// Of an inode as a snapshot has it: what its number has besides that of the inode as it is now; else 0.
     view: Ino,
+    /// What those know who write to it side by side.
+    pub(super) beside: OnceBox<Beside>,
     life: RwLock<H::RwLock, Life>,
 }
 
@@ -75,6 +79,14 @@ impl<H: Host> DerefMut for Exclusive<'_, H> {
     #[inline]
     fn deref_mut(&mut self) -> &mut State {
         &mut self.state
+    }
+}
+
+impl<H: Host> Exclusive<'_, H> {
+    /// The version that the inode has as long as this right lasts: one more than before, and one less than behind it.
+    #[inline]
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Relaxed)
     }
 }
 
@@ -109,7 +121,8 @@ impl<H: Host> Node<H> {
         }
         let life = RwLock::new(state.map_or(Life::Unloaded, Life::Live));
         let (touched, version) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { slot, life, opens, touched, queue: Queue::default(), version, view: 0 }
+        let (queue, beside) = (Queue::default(), OnceBox::new());
+        Self { slot, life, opens, touched, queue, version, view: 0, beside }
     }
 
     /// The state of one that is only being made, and nobody else's yet.

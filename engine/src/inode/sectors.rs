@@ -20,12 +20,26 @@ impl File {
         store: &Store<M, H>,
         ino: Ino,
     ) -> Result<()> {
-        let there_are = self.sector_lines.get_mut();
-        if *there_are && !store.host.leaves_out(Rule::SectorsEnded) {
-            store.end_sector_lines(ino)?;
+        let there_are = core::mem::take(self.sector_lines.get_mut());
+        if there_are && !store.host.leaves_out(Rule::SectorsEnded) {
+            let ended = store.end_sector_lines(ino)?;
+            self.went_beside = (ended + 1).min(usize::from(u8::MAX)) as u8;
         }
-        *there_are = false;
         Ok(())
+    }
+}
+
+impl File {
+    /// Whether nobody has met another over it, as far as is remembered.
+    #[inline]
+    pub(crate) fn meets_nobody(&self) -> bool {
+        self.meetings == 0 && self.went_beside == 0
+    }
+
+    /// How many lanes told of it when the right to change it was last given, if any might; asked once.
+    #[inline]
+    pub(crate) fn went_beside(&mut self) -> Option<u8> {
+        core::mem::take(&mut self.went_beside).checked_sub(1)
     }
 }
 

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
+use super::beside::Size;
 use super::exempt::Exempt;
 use super::journal::Journal;
 use super::maps::Maps;
@@ -46,6 +47,19 @@ pub(crate) struct File {
     pub(crate) by_sectors: bool,
     /// Lines of the sector journal may tell of it.
     pub(crate) sector_lines: AtomicBool,
+    /// How many lanes of the sector journal told of it when somebody got the right to change it, if any might; one more than that.
+    pub(super) went_beside: u8,
+    /// How often writers of it have met, about.
+    pub(crate) meetings: u8,
+    /// How many places are noted for those who go side by side.
+    pub(super) beside: Size,
+}
+
+impl File {
+    /// Without any pages.
+    pub(crate) fn empty() -> Self {
+        Self { zero_behind: true, ..Self::default() }
+    }
 }
 
 /// The entries of a directory.
@@ -219,7 +233,7 @@ impl State {
         match &self.body {
             Body::File(file) => {
                 memory.extents += file.extents.memory_bytes();
-                memory.inodes += file.journal.memory_bytes();
+                memory.inodes += file.journal.memory_bytes() + file.beside.memory_bytes();
                 memory.inodes += file.maps.as_ref().map_or(0, |maps| maps.memory_bytes());
                 memory.extents += file.exempt.as_ref().map_or(0, |it| it.pages.memory_bytes());
             }

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use lode_pmem::{Line, Medium};
 
 use crate::file::Staged;
-use crate::index::{Extents, hash};
+use crate::index::hash;
 use crate::inode::{Body as Kind, Directory, File, Node, State, Target, entry_lines, head_of_word};
 use crate::inode::{bring_inline, find_among, has_first_page, tidy, valid_name};
 use crate::layout::{Anchor, Body, Identity, LINE, slot_at, stored_seal, tag_of};
@@ -399,11 +399,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
                 let at = log.tail.at;
                 Kind::Symlink(Target { at, ordinal: INLINE, len: in_log })
             }
-            mode::SYMLINK | mode::FILE => Kind::File(File {
-                extents: Extents::default(),
-                zero_behind: true,
-                ..File::default()
-            }),
+            mode::SYMLINK | mode::FILE => Kind::File(File::empty()),
             _ => Kind::Special,
         };
         let owner = (birth.uid, birth.gid);

@@ -442,42 +442,45 @@ impl<M: Medium, H: Host> Store<M, H> {
         area.slot_at(lane, if one { 0 } else { sequence })
     }
 
-    /// Ends the line of a lane, if it is one that counts and `is_meant`: a recovery heeds it no more.
+    /// Ends the line of a lane, if it is one that counts and `is_meant`: a recovery heeds it no more. Says whether it was.
     fn end_line(
         &self,
         area: &SectorArea,
         lane: u32,
         counters: &Counters,
         is_meant: &dyn Fn(&Said) -> bool,
-    ) -> Result<()> {
-        let Some(head) = self.sectors.heads.get(lane as usize) else { return Ok(()) };
+    ) -> Result<bool> {
+        let Some(head) = self.sectors.heads.get(lane as usize) else { return Ok(false) };
         let mut said = head.said.lock();
-        if said.counts && is_meant(&said) {
+        let counts = said.counts && is_meant(&said);
+        if counts {
             self.door.window(LINE, counters).store_line(area.line_at(lane), &Line::ZERO);
             self.door.fence(counters)?;
             said.counts = false;
             head.told.store(0, Release);
         }
-        Ok(())
+        Ok(counts)
     }
 
     /// Waits until nobody writes to an inode by sectors, and ends all its lines. The caller alone has the right to look at it or to
-    /// change it, so that nobody begins.
+    /// change it, so that nobody begins. Says how many those were.
     ///
     /// # Errors
     /// Those of the medium: then some may count still.
     #[cold]
     #[inline(never)]
-    pub(crate) fn end_sector_lines(&self, ino: Ino) -> Result<()> {
-        let Some(area) = self.sectors.area() else { return Ok(()) };
+    pub(crate) fn end_sector_lines(&self, ino: Ino) -> Result<usize> {
+        let Some(area) = self.sectors.area() else { return Ok(0) };
+        let mut ended = 0;
         for (lane, head) in (0..).zip(&self.sectors.heads) {
             // (Who got the lane for it did so while it had the right to look at it, and so before this.)
             if head.writes.load(Acquire) == ino {
                 drop(head.turn.lock());
             }
-            self.end_line(&area, lane, self.counters(), &|said| said.ino == ino)?;
+            let is_meant = |said: &Said| said.ino == ino;
+            ended += usize::from(self.end_line(&area, lane, self.counters(), &is_meant)?);
         }
-        Ok(())
+        Ok(ended)
     }
 
     /// Ends what other lanes' lines say of the bytes that are locked. Who is in the middle of a write in such a lane, of other bytes,

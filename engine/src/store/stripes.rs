@@ -22,7 +22,7 @@ use crate::{Host, Ino, PAGE_BYTES};
 /// Stripes of a write, at most: as many as pages it lies in.
 const AT_ONCE: usize = SECTOR_PAGES_MOST as usize + 1;
 /// Stripes of a pool, from and to; powers of two, and never fewer than a write has.
-const STRIPES: (u64, u64) = (64, 1 << 15);
+const STRIPES: (u64, u64) = (64, 1 << 17);
 const _: () = assert!(STRIPES.0 >= AT_ONCE as u64);
 /// Bits of an owner's sequence: enough for years of writes.
 const SEQUENCE_BITS: u32 = 48;
@@ -88,7 +88,7 @@ impl<H: Host> Stripes<H> {
 
     /// Whether they are made.
     #[inline]
-    pub(super) fn are_made(&self) -> bool {
+    pub(crate) fn are_made(&self) -> bool {
         self.all.get().is_some()
     }
 
@@ -146,7 +146,7 @@ impl<H: Host> Stripes<H> {
         stripe.version.load(Relaxed) == version
     }
 
-    /// The same of bytes `from .. to`.
+    /// The same of bytes `from .. to`, of however many pages: at one time all of them were as they were loaded.
     #[inline]
     pub(crate) fn are_whole(
         &self,
@@ -154,29 +154,29 @@ impl<H: Host> Stripes<H> {
         (from, to): (u64, u64),
         load: impl FnOnce() -> bool,
     ) -> bool {
-        let Some(versions) = self.versions(ino, from, to) else { return false };
-        load() && self.are_same(&versions, ino, from, to)
+        let Some(before) = self.sum(ino, from, to) else { return false };
+        if !load() {
+            return false;
+        }
+        fence(Acquire);
+        self.sum(ino, from, to) == Some(before)
     }
 
-    /// The versions of bytes `from .. to` of an inode, as long as nobody is storing there.
+    /// The sum of the versions of bytes `from .. to` of an inode, as long as nobody is storing there. (They only rise: if the sum stays, all do.)
     #[inline]
-    fn versions(&self, ino: Ino, from: u64, to: u64) -> Option<Versions> {
-        let mut versions = Versions([0; AT_ONCE]);
-        for (place, stripe) in versions.0.iter_mut().zip(self.of(ino, from, to)?) {
-            *place = stripe.version.load(Acquire);
-            if *place % 2 == 1 {
+    fn sum(&self, ino: Ino, from: u64, to: u64) -> Option<u64> {
+        let all = self.all.get()?;
+        let (first, pages) = (first(ino, from), to.div_ceil(PAGE_BYTES) - from / PAGE_BYTES);
+        let mut sum = 0_u64;
+        for page in 0..pages as usize {
+            let version =
+                all.get(first.wrapping_add(page) & (all.len() - 1))?.version.load(Acquire);
+            if version % 2 == 1 {
                 return None;
             }
+            sum = sum.wrapping_add(u64::from(version));
         }
-        Some(versions)
-    }
-
-    /// Whether nobody has stored there since: what was loaded in between is whole.
-    #[inline]
-    fn are_same(&self, versions: &Versions, ino: Ino, from: u64, to: u64) -> bool {
-        fence(Acquire);
-        let Some(stripes) = self.of(ino, from, to) else { return false };
-        versions.0.iter().zip(stripes).all(|(version, it)| *version == it.version.load(Relaxed))
+        Some(sum)
     }
 }
 
@@ -185,9 +185,6 @@ impl<H: Host> Stripes<H> {
 fn first(ino: Ino, at: u64) -> usize {
     (at / PAGE_BYTES).wrapping_add(ino.wrapping_mul(97)) as usize
 }
-
-/// Versions of the stripes of some bytes.
-struct Versions([u32; AT_ONCE]);
 
 type LockedStripe<'s, H> = (MutexGuard<'s, <H as Host>::Mutex, ()>, &'s Stripe<H>);
 

@@ -49,6 +49,7 @@ mod sectors;
 mod sectors_beside;
 mod sectors_known;
 mod seen_logs;
+mod side_by_side;
 mod snapshot_damage;
 mod snapshots;
 mod snapshots_beside_all;

@@ -29,7 +29,8 @@ impl File {
 
     /// Writes `data` at `offset` in one atomic, durable step, whatever its length. Where there is not
     /// room for all of it, its beginning is written so; returns how much. (To a file that was opened to
-    /// append, at its end: so does the system.)
+    /// append, at its end: so does the system.) The times of a file that several threads overwrite again and again
+    /// move in ticks of some milliseconds, as other file systems' do.
     ///
     /// # Errors
     /// As `pwrite(2)`: `ENOSPC` where there is room for nothing.
