@@ -81,7 +81,7 @@ pub(super) fn alone() -> Vec<Case> {
 }
 
 /// What there is before, what one thread does, what the other does.
-pub(super) const BESIDE: [(&str, &str, &str, &str); 8] = [
+pub(super) const BESIDE: [(&str, &str, &str, &str); 9] = [
     (
         "side by side: overwrites that overlap",
         FILE,
@@ -111,6 +111,12 @@ pub(super) const BESIDE: [(&str, &str, &str, &str); 8] = [
         "snapshot z; create /v; write /v 0 8192 1",
         "write /v 0 512 8; write /v 0 512 9; write /v 0 512 2; write /v 0 512 3",
         "snapshot a",
+    ),
+    (
+        "side by side: overwrites, and a snapshot with an overwrite behind it",
+        "snapshot z; create /v; write /v 0 8192 1",
+        "write /v 0 512 8; write /v 0 512 9; write /v 4096 512 2",
+        "snapshot a; write /v 0 512 4",
     ),
     (
         "side by side: overwrites and reads",

@@ -132,14 +132,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (store, len) = (&self.store, data.len() as u64);
         let (terms, file_page) = (beside.terms(), offset / PAGE_BYTES);
         let age_ns = store.host.coarse_now_ns().wrapping_sub(terms.since_ns);
+        let is_within = offset.checked_add(len).is_some_and(|end| end <= terms.bytes);
         // (A clock may be set back.)
-        if offset + len > terms.bytes || !(0..TICK_NS).contains(&age_ns) {
+        if !is_within || !(0..TICK_NS).contains(&age_ns) {
             return Ok(Went::Otherwise);
         }
         let page = match beside.find(file_page) {
             Some(page) => page,
-            None => match self.look_beside(node, beside, terms, file_page)? {
+            None => match self.look_beside(node, (beside, version), file_page)? {
                 Some(page) => page,
+                None if node.version() != version => return Ok(Went::Changed),
                 None => return Ok(Went::Otherwise),
             },
         };
@@ -164,22 +166,22 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(Went::Side)
     }
 
-    /// The page of the pool that a page of the file is in, if it may be written to, which is noted.
+    /// The page of the pool that a page of the file is in, if it may be written to, which is noted; in this version alone: what was so
+    /// in an earlier one, as what the latest snapshot is, says nothing of what is noted for this one.
     #[cold]
     #[inline(never)]
     fn look_beside(
         &self,
         node: &Node<H>,
-        beside: &Beside,
-        terms: Terms,
+        (beside, version): (&Beside, u64),
         file_page: u64,
     ) -> Result<Option<u64>> {
         let state = node.read(&self.store)?;
         // (It has this version for as long as it is looked at.)
-        if !beside.is_of(node.version()) {
+        if node.version() != version || !beside.is_of(version) {
             return Ok(None);
         }
-        beside.note(file_page, &state.file()?.extents, terms.latest);
+        beside.note(file_page, &state.file()?.extents);
         Ok(beside.find(file_page))
     }
 
@@ -210,12 +212,21 @@ impl<M: Medium, H: Host> Pool<M, H> {
         waited: bool,
     ) -> Result<bool> {
         let (wanted, file) = (self.store.host.meetings(), state.file_mut()?);
-        let told = Told::by(within && fits(offset, len), waited, file.went_beside());
+        // (Who writes once in a tick or more rarely finds no lines, and has nobody beside who ended them.)
+        let is_fresh = || node.beside().is_some_and(|it| self.is_fresh(it.terms()));
+        let lanes = file.went_beside().filter(|lanes| *lanes > 0 || is_fresh());
+        let told = Told::by(within && fits(offset, len), waited, lanes);
         file.meetings = told.meetings(file.meetings, wanted);
         if told == Told::Otherwise || file.meetings < wanted {
             return Ok(false);
         }
         self.begin_beside(node, state, offset / PAGE_BYTES)
+    }
+
+    /// Whether who goes side by side on these terms may do so still, as far as times and snapshots are concerned.
+    fn is_fresh(&self, terms: Terms) -> bool {
+        let age_ns = self.store.host.coarse_now_ns().wrapping_sub(terms.since_ns);
+        (0..TICK_NS).contains(&age_ns) && terms.latest == self.store.latest()
     }
 
     /// Has writers go side by side from now on, behind a write to this page; says whether a sector journal is wanted for that.
@@ -255,13 +266,15 @@ impl<M: Medium, H: Host> Pool<M, H> {
     /// Whether a read of a file that is written side by side has to have it alone: of more bytes than are looked at in one. (Where nothing may be
     /// stored, nobody writes.)
     #[inline]
-    pub(super) fn reads_alone(&self, node: &Node<H>, offset: u64, len: u64) -> bool {
+    pub(super) fn reads_alone(&self, node: &Node<H>, state: &State, offset: u64, len: u64) -> bool {
+        let len = len.min(state.size.saturating_sub(offset));
         let is_long = offset % PAGE_BYTES + len > AT_ONCE;
         let is_beside = || node.beside().is_some_and(|it| it.is_of(node.version()));
         is_long && is_beside() && self.store.writable().is_ok()
     }
 
-    /// Such a read: its writers wait for it, and go on as before.
+    /// Such a read: its writers wait for it, and go on as before; if nobody may have written for a tick, nobody does so until a write
+    /// has gone by the log, and the next reads are as those of other files.
     #[cold]
     #[inline(never)]
     pub(super) fn read_alone(
@@ -273,7 +286,9 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<usize> {
         let mut state = node.write(&self.store)?;
         let read = self.read_locked(&state, offset, into, was_read);
-        state.stay_beside(node);
+        if node.beside().is_some_and(|it| self.is_fresh(it.terms())) {
+            state.stay_beside(node);
+        }
         read
     }
 }

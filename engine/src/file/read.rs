@@ -34,7 +34,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<usize> {
         self.count(Op::Read);
         let state = node.read(&self.store)?;
-        if self.reads_alone(node, offset, into.len() as u64) {
+        if self.reads_alone(node, &state, offset, into.len() as u64) {
             drop(state);
             return self.read_alone(node, offset, into, was_read);
         }

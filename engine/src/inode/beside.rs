@@ -129,9 +129,10 @@ impl Beside {
         (word >> PAGE_BITS == mark).then_some(word & ((1 << PAGE_BITS) - 1))
     }
 
-    /// Notes the places of a page and of those around it that were born behind a snapshot, by who has the right to look at the inode. (One at a time
+    /// Notes the places of a page and of those around it that no snapshot sees, by who has the right to look at the inode, which is of this version. (One at a time
     /// the right to look would be asked for as often, which all writers do at one word.)
-    pub(crate) fn note(&self, file_page: u64, extents: &Extents, latest: u32) {
+    pub(crate) fn note(&self, file_page: u64, extents: &Extents) {
+        let latest = self.latest.load(Acquire);
         let begin = file_page - file_page % AROUND;
         let end = begin + AROUND;
         let all = extents.iter_from(begin).take_while(|extent| extent.file_page < end);
@@ -244,12 +245,12 @@ mod tests {
     fn a_place_is_one_pages_alone() {
         let beside = Beside::new(Size::of(64 * PAGE_BYTES, u64::MAX)).unwrap();
         let all = extents(&[(4, 900, 2, 1), (5 + 64, 7, 1, 1), (6 + (64 << 24), 8, 1, 1)]);
-        beside.note(5, &all, 0);
+        beside.note(5, &all);
         assert_eq!(known(&beside, 0..128), [(4, 900), (5, 901)]);
-        beside.note(5 + 64, &all, 0);
+        beside.note(5 + 64, &all);
         assert_eq!(known(&beside, 0..128), [(4, 900), (5 + 64, 7)]);
         // (No word has room for it.)
-        beside.note(6 + (64 << 24), &all, 0);
+        beside.note(6 + (64 << 24), &all);
         assert_eq!((beside.find(6 + (64 << 24)), beside.find(6)), (None, None));
     }
 
@@ -257,7 +258,8 @@ mod tests {
     fn what_is_noted_around_is_of_one_row_and_no_snapshot_sees_it() {
         let beside = Beside::new(Size::of(1024 * PAGE_BYTES, u64::MAX)).unwrap();
         let all = [(60, 5000, 8, 3), (70, 9, 1, 2), (71, 30, 1, 3), (90, 600, 400, 3)];
-        beside.note(70, &extents(&all), 2);
+        beside.latest.store(2, Release);
+        beside.note(70, &extents(&all));
         let mut expected: Vec<_> = (64..68).map(|page| (page, 4940 + page)).collect();
         expected.push((71, 30));
         expected.extend((90..128).map(|page| (page, 510 + page)));
@@ -269,12 +271,12 @@ mod tests {
         let beside = Beside::new(Size::of(0, u64::MAX)).unwrap();
         let all = extents(&[(0, 100, 8, 1)]);
         beside.version.store(4, Release);
-        beside.note(1, &all, 0);
+        beside.note(1, &all);
         beside.forget(4, 0, 2..4);
         let pages: Vec<_> = known(&beside, 0..64).into_iter().map(|(page, _)| page).collect();
         assert_eq!(pages, [0, 1, 4, 5, 6, 7]);
         for (before, latest) in [(6, 0), (4, 1)] {
-            beside.note(1, &all, 0);
+            beside.note(1, &all);
             beside.forget(before, latest, 2..3);
             assert_eq!(known(&beside, 0..64), []);
         }

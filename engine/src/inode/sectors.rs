@@ -20,16 +20,18 @@ impl File {
         store: &Store<M, H>,
         ino: Ino,
     ) -> Result<()> {
-        let there_are = core::mem::take(self.sector_lines.get_mut());
-        if there_are && !store.host.leaves_out(Rule::SectorsEnded) {
+        if !*self.sector_lines.get_mut() {
+            return Ok(());
+        }
+        if !store.host.leaves_out(Rule::SectorsEnded) {
             let ended = store.end_sector_lines(ino)?;
             self.went_beside = (ended + 1).min(usize::from(u8::MAX)) as u8;
         }
+        // (Not before: where some could not be ended, nor all lanes be waited for, who has the right next does so.)
+        *self.sector_lines.get_mut() = false;
         Ok(())
     }
-}
 
-impl File {
     /// Whether nobody has met another over it, as far as is remembered.
     #[inline]
     pub(crate) fn meets_nobody(&self) -> bool {

@@ -298,10 +298,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         if self.sectors.is_refused() {
             return Ok(false);
         }
-        let Some(area) = self.take_sectors()? else {
-            self.sectors.refused.store(true, Relaxed);
-            return Ok(false);
-        };
+        // (Until there is one: what fails, each write of some files would try again, and take room for it.)
+        self.sectors.refused.store(true, Relaxed);
+        let Some(area) = self.take_sectors()? else { return Ok(false) };
         if !self.sectors.stripes.make() {
             self.give(area.run());
             return Ok(false);
@@ -318,6 +317,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         })?;
         self.sectors.tag.store(tag_of(nonce), Relaxed);
         self.sectors.area.store(area.packed(), Release);
+        self.sectors.refused.store(false, Relaxed);
         Ok(true)
     }
 
