@@ -131,10 +131,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<Went> {
         let (store, len) = (&self.store, data.len() as u64);
         let (terms, file_page) = (beside.terms(), offset / PAGE_BYTES);
-        let age_ns = store.host.coarse_now_ns().wrapping_sub(terms.since_ns);
         let is_within = offset.checked_add(len).is_some_and(|end| end <= terms.bytes);
-        // (A clock may be set back.)
-        if !is_within || !(0..TICK_NS).contains(&age_ns) {
+        if !is_within || !self.is_young(terms) {
             return Ok(Went::Otherwise);
         }
         let page = match beside.find(file_page) {
@@ -223,10 +221,16 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.begin_beside(node, state, offset / PAGE_BYTES)
     }
 
+    /// Whether the file's times were set less than a tick ago. (A clock may be set back.)
+    #[inline]
+    fn is_young(&self, terms: Terms) -> bool {
+        let age_ns = self.store.host.coarse_now_ns().wrapping_sub(terms.since_ns);
+        (0..TICK_NS).contains(&age_ns)
+    }
+
     /// Whether who goes side by side on these terms may do so still, as far as times and snapshots are concerned.
     fn is_fresh(&self, terms: Terms) -> bool {
-        let age_ns = self.store.host.coarse_now_ns().wrapping_sub(terms.since_ns);
-        (0..TICK_NS).contains(&age_ns) && terms.latest == self.store.latest()
+        self.is_young(terms) && terms.latest == self.store.latest()
     }
 
     /// Has writers go side by side from now on, behind a write to this page; says whether a sector journal is wanted for that.

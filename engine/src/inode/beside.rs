@@ -129,8 +129,8 @@ impl Beside {
         (word >> PAGE_BITS == mark).then_some(word & ((1 << PAGE_BITS) - 1))
     }
 
-    /// Notes the places of a page and of those around it that no snapshot sees, by who has the right to look at the inode, which is of this version. (One at a time
-    /// the right to look would be asked for as often, which all writers do at one word.)
+    /// Notes the places of a page and of those around it that no snapshot sees, by who has the right to look at the inode, which has
+    /// this version. (One at a time the right to look would be asked for as often, which all writers do at one word.)
     pub(crate) fn note(&self, file_page: u64, extents: &Extents) {
         let latest = self.latest.load(Acquire);
         let begin = file_page - file_page % AROUND;

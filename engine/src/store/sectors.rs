@@ -298,8 +298,16 @@ impl<M: Medium, H: Host> Store<M, H> {
         if self.sectors.is_refused() {
             return Ok(false);
         }
-        // (Until there is one: what fails, each write of some files would try again, and take room for it.)
-        self.sectors.refused.store(true, Relaxed);
+        let made = self.make_area();
+        if !matches!(made, Ok(true)) {
+            // (Each write of some files would try again, and take room for it.)
+            self.sectors.refused.store(true, Relaxed);
+        }
+        made
+    }
+
+    /// The same, where there is none.
+    fn make_area(&self) -> Result<bool> {
         let Some(area) = self.take_sectors()? else { return Ok(false) };
         if !self.sectors.stripes.make() {
             self.give(area.run());
@@ -317,7 +325,6 @@ impl<M: Medium, H: Host> Store<M, H> {
         })?;
         self.sectors.tag.store(tag_of(nonce), Relaxed);
         self.sectors.area.store(area.packed(), Release);
-        self.sectors.refused.store(false, Relaxed);
         Ok(true)
     }
 
