@@ -262,6 +262,10 @@ rules! {
         "who changes a file leaves the lines of the sector journal that tell of it";
     SectorsKnown "sectors-known"
         "who writes sectors where it has written before does not look whether the file has changed since";
+    BesideKnown "beside-known"
+        "who writes a file side by side with others does not look whether it has changed since";
+    BesideLatest "beside-latest"
+        "who writes a file side by side with others does not look whether a snapshot has been made since";
     SectorsAwaited "sectors-awaited"
         "a snapshot does not wait for writes that are in lanes of the sector journal";
     RepairsFenced "repairs-fenced"

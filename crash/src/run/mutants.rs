@@ -265,6 +265,11 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::SectorsApart, "sectors that overlap, two lanes"),
     (Rule::SectorsEnded, "sectors and other writes, two lanes"),
     (Rule::SectorsKnown, "two threads: sectors by a handle and a write, two lanes"),
+    (
+        Rule::BesideKnown,
+        "two threads: side by side: an overwrite and pages of another file, two lanes",
+    ),
+    (Rule::BesideLatest, "side by side: overwrites and snapshots, two lanes"),
     (Rule::SectorsAwaited, "two threads: sectors and snapshot, one lane"),
     (Rule::LinkDoubted, "a log gets a page again"),
     (Rule::TailZeroed, "overwrites, then truncate and extend"),

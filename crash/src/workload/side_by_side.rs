@@ -81,7 +81,7 @@ pub(super) fn alone() -> Vec<Case> {
 }
 
 /// What there is before, what one thread does, what the other does.
-pub(super) const BESIDE: [(&str, &str, &str, &str); 9] = [
+pub(super) const BESIDE: [(&str, &str, &str, &str); 10] = [
     (
         "side by side: overwrites that overlap",
         FILE,
@@ -123,6 +123,13 @@ pub(super) const BESIDE: [(&str, &str, &str, &str); 9] = [
         FILE,
         "write /v 0 512 8; write /v 0 512 9; write /v 0 1024 2; write /v 4096 512 3",
         "read /v 0 8192; read /v 0 4096",
+    ),
+    // (So long a read has the file alone, and then its writers go on.)
+    (
+        "side by side: overwrites and a long read",
+        "create /v; write /v 0 72K 1",
+        "write /v 0 512 8; write /v 0 512 9; write /v 0 1024 2; write /v 68K 512 3",
+        "read /v 0 72K; read /v 512 71K",
     ),
     (
         "side by side: an overwrite and an unlinking",

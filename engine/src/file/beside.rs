@@ -80,20 +80,27 @@ impl Told {
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Overwrites bytes of a file that several write to; says whether it did: else nothing is written. One load where nobody ever did.
+    /// Overwrites bytes of a file that several write to, if it may on these terms; says whether it did: else nothing is written. One load where
+    /// nobody ever did.
     #[inline]
     pub(super) fn write_beside(
         &self,
         node: &Node<H>,
         offset: Option<u64>,
         data: &[u8],
+        may: impl Fn(Terms) -> bool,
     ) -> Result<bool> {
         let (Some(beside), Some(offset)) = (node.beside(), offset) else { return Ok(false) };
         if !fits(offset, data.len() as u64) {
             return Ok(false);
         }
         while let Some(version) = self.version_beside(node, beside) {
-            match self.write_in_own_lane(node, (beside, version), offset, data)? {
+            let terms = beside.terms();
+            // (Where these are of another version: who goes by the log asks again.)
+            if !may(terms) {
+                break;
+            }
+            match self.write_in_own_lane(node, (beside, version, terms), offset, data)? {
                 Went::Side => return Ok(true),
                 Went::Otherwise => break,
                 Went::Changed => {}
@@ -125,19 +132,18 @@ impl<M: Medium, H: Host> Pool<M, H> {
     fn write_in_own_lane(
         &self,
         node: &Node<H>,
-        (beside, version): (&Beside, u64),
+        (beside, version, terms): (&Beside, u64, Terms),
         offset: u64,
         data: &[u8],
     ) -> Result<Went> {
-        let (store, len) = (&self.store, data.len() as u64);
-        let (terms, file_page) = (beside.terms(), offset / PAGE_BYTES);
+        let (store, len, file_page) = (&self.store, data.len() as u64, offset / PAGE_BYTES);
         let is_within = offset.checked_add(len).is_some_and(|end| end <= terms.bytes);
         if !is_within || !self.is_young(terms) {
             return Ok(Went::Otherwise);
         }
         let page = match beside.find(file_page) {
             Some(page) => page,
-            None => match self.look_beside(node, (beside, version), file_page)? {
+            None => match self.look_beside(node, beside, file_page)? {
                 Some(page) => page,
                 None if node.version() != version => return Ok(Went::Changed),
                 None => return Ok(Went::Otherwise),
@@ -148,12 +154,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         held.writes(ino);
         // Whoever changes the inode waits for this lane from here on, or has given it another version. (A snapshot waits for lanes, and is
         // known before: it is known of here, or sees what is written.)
-        let unasked = store.host.leaves_out(Rule::SectorsKnown);
-        if node.version() != version && !unasked {
+        if node.version() != version && !store.host.leaves_out(Rule::BesideKnown) {
             return Ok(Went::Changed);
         }
-        if store.latest() != terms.latest && !unasked || store.bad.any() || len > held.slot_bytes()
-        {
+        let is_seen = store.latest() != terms.latest && !store.host.leaves_out(Rule::BesideLatest);
+        if is_seen || store.bad.any() || len > held.slot_bytes() {
             return Ok(Went::Otherwise);
         }
         // (Who ends the session waits for lanes.)
@@ -164,21 +169,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(Went::Side)
     }
 
-    /// The page of the pool that a page of the file is in, if it may be written to, which is noted; in this version alone: what was so
-    /// in an earlier one, as what the latest snapshot is, says nothing of what is noted for this one.
+    /// The page of the pool that a page of the file is in, if it may be written to, which is noted.
     #[cold]
     #[inline(never)]
-    fn look_beside(
-        &self,
-        node: &Node<H>,
-        (beside, version): (&Beside, u64),
-        file_page: u64,
-    ) -> Result<Option<u64>> {
+    fn look_beside(&self, node: &Node<H>, beside: &Beside, file_page: u64) -> Result<Option<u64>> {
         let state = node.read(&self.store)?;
-        // (It has this version for as long as it is looked at.)
-        if node.version() != version || !beside.is_of(version) {
-            return Ok(None);
-        }
         beside.note(file_page, &state.file()?.extents);
         Ok(beside.find(file_page))
     }
@@ -262,6 +257,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             latest: store.latest(),
             nonce: state.log.nonce,
             bytes: state.size,
+            plain_mode: (state.xattrs.len() == 0).then_some(state.mode),
         };
         state.go_beside(beside, terms, file_page..file_page + 1);
         Ok(false)

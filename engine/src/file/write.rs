@@ -6,7 +6,7 @@ use super::change::Change;
 use super::claim::unclaimed;
 use super::fresh::Source;
 use crate::index::hash;
-use crate::inode::{Node, State};
+use crate::inode::{Node, State, Terms};
 use crate::space::Run;
 use crate::{Error, FILE_MAX, Host, Ino, Op, Pool, Result, mode};
 
@@ -23,17 +23,23 @@ impl<M: Medium, H: Host> Pool<M, H> {
         ino: Ino,
         offset: u64,
         data: &[u8],
-        is_plain: impl FnOnce(u32) -> bool,
+        is_plain: impl Fn(u32) -> bool,
         name: &[u8],
     ) -> Result<bool> {
+        self.store.before_operation()?;
+        let node = &*self.node(ino)?;
+        let may = |terms: Terms| terms.plain_mode.is_some_and(&is_plain);
+        if self.write_beside(node, Some(offset), data, may)? {
+            self.count(Op::Write);
+            return Ok(true);
+        }
         let has_it = |state: &State| {
             let wanted = hash(self.store.secret, name);
             state.xattrs.candidates(wanted).next().is_some()
         };
         let may =
             |state: &State| is_plain(state.mode) && !(state.xattrs.len() > 0 && has_it(state));
-        self.store.before_operation()?;
-        let written = self.write_node_if(&*self.node(ino)?, Some(offset), data, may);
+        let written = self.write_node_if(node, Some(offset), data, may);
         if !matches!(written, Ok(None)) {
             self.count(Op::Write);
         }
@@ -54,7 +60,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<u64> {
         self.count(Op::Write);
         self.store.before_operation()?;
-        if self.write_beside(node, offset, data)? {
+        if self.write_beside(node, offset, data, |_| true)? {
             return Ok(offset.unwrap_or_default());
         }
         let written = self.write_node_if(node, offset, data, |_| true)?;
@@ -70,8 +76,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         data: &[u8],
         may: impl FnOnce(&State) -> bool,
     ) -> Result<Option<u64>> {
-        let met = node.is_wanted();
-        let mut stored = self.store_unlocked(node, offset, data, met)?;
+        let wanted = node.is_wanted();
+        // (Who only looks at it goes on beside who writes to it, and is met by nobody.)
+        let met = wanted && node.is_written();
+        let mut stored = self.store_unlocked(node, offset, data, wanted)?;
         let written = self.write_stored(node, (offset, met), data, may, &mut stored);
         if let Some(run) = stored {
             self.store.give(run);
@@ -84,7 +92,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(Some(offset))
     }
 
-    /// The same, with its bytes in pages already, or not, and the inode wanted by others too, or not. Also says whether a sector journal
+    /// The same, with its bytes in pages already, or not, and the inode written to by others just then, or not. Also says whether a sector journal
     /// is wanted.
     #[inline]
     fn write_stored(

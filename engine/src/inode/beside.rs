@@ -23,6 +23,8 @@ const PAGE_BITS: u32 = 40;
 const AROUND: u64 = 64;
 /// No version.
 const NEVER: u64 = u64::MAX;
+/// No mode.
+const NOT_PLAIN: u32 = u32::MAX;
 
 /// How many places there are, in a byte: the power of two, and one more than that; 0 is none.
 #[derive(Clone, Copy, Default)]
@@ -62,6 +64,8 @@ pub(crate) struct Beside {
     nonce: AtomicU64,
     /// The file's size.
     bytes: AtomicU64,
+    /// Its mode where that tells all of its rights, else [`NOT_PLAIN`].
+    mode: AtomicU32,
     /// A power of two of them; 0 is none.
     places: Vec<AtomicU64>,
 }
@@ -77,6 +81,8 @@ pub(crate) struct Terms {
     pub(crate) nonce: u64,
     /// The file's size.
     pub(crate) bytes: u64,
+    /// Its mode, where it has no extended attribute that could say more of its rights.
+    pub(crate) plain_mode: Option<u32>,
 }
 
 impl Beside {
@@ -91,6 +97,7 @@ impl Beside {
             latest: AtomicU32::new(0),
             nonce: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            mode: AtomicU32::new(NOT_PLAIN),
             places,
         })
     }
@@ -104,7 +111,9 @@ impl Beside {
     /// What is so in the version that it is of.
     #[inline]
     pub(crate) fn terms(&self) -> Terms {
+        let mode = self.mode.load(Acquire);
         Terms {
+            plain_mode: (mode != NOT_PLAIN).then_some(mode),
             since_ns: self.since_ns.load(Acquire),
             latest: self.latest.load(Acquire),
             nonce: self.nonce.load(Acquire),
@@ -129,8 +138,8 @@ impl Beside {
         (word >> PAGE_BITS == mark).then_some(word & ((1 << PAGE_BITS) - 1))
     }
 
-    /// Notes the places of a page and of those around it that no snapshot sees, by who has the right to look at the inode, which has
-    /// this version. (One at a time the right to look would be asked for as often, which all writers do at one word.)
+    /// Notes the places of a page and of those around it that no snapshot sees, by who has the right to look at the inode. Where that has a
+    /// later version than this is of, who finds them finds it, too; and they are forgotten before this is of another one. (One at a time the right to look would be asked for as often, which all writers do at one word.)
     pub(crate) fn note(&self, file_page: u64, extents: &Extents) {
         let latest = self.latest.load(Acquire);
         let begin = file_page - file_page % AROUND;
@@ -198,6 +207,7 @@ impl<H: Host> Exclusive<'_, H> {
         beside.latest.store(terms.latest, Release);
         beside.nonce.store(terms.nonce, Release);
         beside.bytes.store(terms.bytes, Release);
+        beside.mode.store(terms.plain_mode.unwrap_or(NOT_PLAIN), Release);
         if let Ok(file) = self.file_mut() {
             file.by_sectors = true;
             // (Whoever has the right next looks for them.)

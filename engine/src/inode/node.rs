@@ -245,6 +245,11 @@ impl<H: Host> Node<H> {
         self.life.is_locked() || self.queue.is_used()
     }
 
+    /// Whether somebody has the right to change it just now, or waits to write to it: as [`Node::is_wanted`].
+    pub(crate) fn is_written(&self) -> bool {
+        self.life.is_locked_exclusive() || self.queue.is_used()
+    }
+
     /// As [`Node::write`], by who holds it for less time than it takes to fall asleep and to be woken: looks so often before it sleeps, and
     /// comes behind those who did so before.
     pub(crate) fn write_soon<'n, M: Medium>(

@@ -449,7 +449,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         area.slot_at(lane, if one { 0 } else { sequence })
     }
 
-    /// Ends the line of a lane, if it is one that counts and `is_meant`: a recovery heeds it no more. Says whether it was.
+    /// Ends the line of a lane, if it is one that counts and `is_meant`, or may be such a one: a recovery heeds it no more. Says whether it was.
     fn end_line(
         &self,
         area: &SectorArea,
@@ -459,10 +459,12 @@ impl<M: Medium, H: Host> Store<M, H> {
     ) -> Result<bool> {
         let Some(head) = self.sectors.heads.get(lane as usize) else { return Ok(false) };
         let mut said = head.said.lock();
-        let counts = said.counts && is_meant(&said);
+        // (Where a fence has failed the line may be the one before.)
+        let may_be_other = head.told.load(Relaxed) == UNKNOWN;
+        let counts = said.counts && (may_be_other || is_meant(&said));
         if counts {
             self.door.window(LINE, counters).store_line(area.line_at(lane), &Line::ZERO);
-            self.door.fence(counters)?;
+            self.lasting(self.door.fence(counters))?;
             said.counts = false;
             head.told.store(0, Release);
         }
@@ -480,7 +482,8 @@ impl<M: Medium, H: Host> Store<M, H> {
         let Some(area) = self.sectors.area() else { return Ok(0) };
         let mut ended = 0;
         for (lane, head) in (0..).zip(&self.sectors.heads) {
-            // (Who got the lane for it did so while it had the right to look at it, and so before this.)
+            // (Who got the lane for it did so while it had the right to look at it, and so before this; or looks at the version behind
+            // that, and finds another one.)
             if head.writes.load(Acquire) == ino {
                 drop(head.turn.lock());
             }
@@ -530,7 +533,7 @@ impl<M: Medium, H: Host> Store<M, H> {
         // (While that goes to the memory: nothing is waited for before the fence.)
         self.sectors.stripes.prefetch(line.ino, line.offset);
         let sealed = line.line(&self.seed, self.sectors.tag.load(Relaxed), at);
-        self.door.fence_more(counters)?;
+        self.lasting(self.door.fence_more(counters))?;
         // (Only now, as others may want them.)
         let mut locked = Locked::none();
         if !self.sectors.stripes.lock(&mut locked, line.ino, line.offset, end) {
@@ -542,13 +545,19 @@ impl<M: Medium, H: Host> Store<M, H> {
         head.last.store(line.sequence, Relaxed);
         *said = Said { ino: line.ino, sequence: line.sequence, counts: true };
         self.door.window(LINE, counters).store_line(at, &sealed);
-        let fenced = self.door.fence_more(counters);
+        let fenced = self.lasting(self.door.fence_more(counters));
         // (Not before the fence: until then the line may be what it was.)
         head.told.store(if fenced.is_ok() { line.sequence } else { UNKNOWN }, Release);
         fenced?;
         self.door.window(line.len, counters).copy_nt(line.home_at, bytes);
-        let fenced = self.door.fence(counters);
+        let fenced = self.lasting(self.door.fence(counters));
         drop(said);
-        Ok(fenced?)
+        fenced
+    }
+
+    /// A fence that fails promises nothing: no more changes behind one.
+    #[inline]
+    fn lasting(&self, fenced: core::result::Result<(), MediaError>) -> Result<()> {
+        Ok(fenced.inspect_err(|_| self.set_writable(false))?)
     }
 }

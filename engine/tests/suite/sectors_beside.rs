@@ -72,7 +72,11 @@ type StoppingPool = Pool<Told, TestHost>;
 
 /// A pool with a file of [`PAGES`] pages that is ready to be written by sectors.
 fn pool() -> (StoppingPool, Handle<TestHost>, Stops) {
-    let (stops, memory) = (Stops::default(), Poisoned::new(Memory::new(16 << 20), Healing::Never));
+    pool_in(Memory::new(16 << 20))
+}
+
+fn pool_in(memory: Memory) -> (StoppingPool, Handle<TestHost>, Stops) {
+    let (stops, memory) = (Stops::default(), Poisoned::new(memory, Healing::Never));
     let medium = Told { memory, hooks: Arc::new(stops.clone()) };
     let host = TestHost::with_cpus(1, 4);
     let format = FormatOptions { lanes: 4, ..FormatOptions::default() };
@@ -174,6 +178,31 @@ fn who_gets_the_right_to_change_a_file_waits_for_who_writes_its_sectors() {
         let (changed, waited) = changer.join().unwrap();
         changed.unwrap();
         assert!(waited, "the file was changed under a writer");
+    });
+}
+
+/// Where a fence has failed, the line of that lane may be the one before, which a recovery would heed. (Nobody begins to write then, but who is in
+/// the middle of it goes on.)
+#[test]
+fn who_writes_what_a_line_told_of_before_a_failing_fence_ends_it() {
+    let memory = Memory::new(16 << 20);
+    let (pool, file, stops) = pool_in(memory.clone());
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            STOPS_IN.set(1);
+            pool.write_sectors_held(&file, 9 * PAGE, &[2; PAGE as usize])
+        });
+        assert!(comes(|| stops.is_there.load(SeqCst)), "never came to its fence");
+        let write = |page| pool.write_sectors_held(&file, page * PAGE, &[3; PAGE as usize]);
+        write(9).unwrap();
+        memory.fail_fences_after(u64::from(OF_LINE) - 1);
+        assert!(write(7).is_err() && pool.is_read_only());
+        assert_eq!(write(7), Err(Error::ReadOnly));
+        memory.fail_fences_after(u64::MAX);
+        let before = pool.stats().door.fences;
+        stops.may_go.store(true, SeqCst);
+        first.join().unwrap().unwrap();
+        assert_eq!(pool.stats().door.fences - before, 3, "the other's line, its own, and home");
     });
 }
 

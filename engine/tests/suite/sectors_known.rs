@@ -77,6 +77,14 @@ unsafe impl RawRwLock for Counted {
         // SAFETY: the caller's.
         unsafe { self.0.unlock_exclusive() }
     }
+
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+
+    fn is_locked_exclusive(&self) -> bool {
+        self.0.is_locked_exclusive()
+    }
 }
 
 /// A host that says to each thread which processor it runs on, and where it can stop when it asks.

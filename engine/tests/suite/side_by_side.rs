@@ -1,15 +1,19 @@
 //! Writers of one file who have met often go side by side, without its lock or its log; and each write is as it was promised.
 
-use std::sync::Barrier;
+use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, Barrier};
 
 use lode_engine::{
-    FormatOptions, Handle, Ino, NewInode, OpenOptions, Pool, Protection, SetAttr, mode,
+    FormatOptions, Handle, Ino, NewInode, OpenOptions, Pool, Protection, SetAttr, XattrChange,
+    XattrWhen, mode,
 };
 use lode_testkit::fs::TestPool;
 use lode_testkit::rng::Rng;
-use lode_testkit::{Memory, TestHost};
+use lode_testkit::{HostHooks, Memory, TestHost};
+
+use crate::sectors_beside::{Stops, comes, counts_down};
 
 const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev: 0 };
 const PAGE: usize = 4096;
@@ -25,10 +29,15 @@ struct Setting {
     file: Handle<TestHost>,
 }
 
-/// A file of pages of ones; its writers go side by side from the third overwrite on, or once they have met so often.
+/// As [`setting_on`], a host of two processors; its writers go side by side from the third overwrite on, or once they have met so often.
 fn setting(protection: Protection, meetings: Option<u8>, index_memory: Option<u64>) -> Setting {
-    let memory = Memory::new(96 << 20);
     let host = TestHost::with_cpus(1, 2).with_meetings(meetings);
+    setting_on(host, protection, index_memory)
+}
+
+/// A file of pages of ones.
+fn setting_on(host: TestHost, protection: Protection, index_memory: Option<u64>) -> Setting {
+    let memory = Memory::new(96 << 20);
     host.set_now(BEGIN_NS);
     let format = FormatOptions { lanes: 2, protection, ..FormatOptions::default() };
     Pool::format(memory.clone(), host.clone(), &format).unwrap();
@@ -105,6 +114,73 @@ fn who_meets_nobody_or_has_no_sector_journal_goes_by_the_log() {
             assert!(count > 190, "{count} at {protection:?}, {meetings:?}");
         }
     }
+}
+
+#[test]
+fn who_writes_what_is_plain_alone_goes_so_too() {
+    let it = setting(Protection::None, Some(0), None);
+    let plain = |it: &Setting, fill| {
+        let page = [fill; PAGE];
+        it.pool.write_plain(it.ino, PAGE as u64, &page, |mode| mode & 0o6000 == 0, b"user.a")
+    };
+    let by_lane = |it: &Setting, fill| {
+        it.lines_and_fences_of(|it| assert_eq!(plain(it, fill), Ok(true))) == BY_LANE
+    };
+    let mode = |mode| SetAttr { mode: Some(mode), ..SetAttr::default() };
+    assert!(!by_lane(&it, 2) && !by_lane(&it, 3) && by_lane(&it, 4));
+    it.pool.setattr(it.ino, &mode(0o4755)).unwrap();
+    it.write(1, 5);
+    it.write(1, 6);
+    assert_eq!(it.lines_and_fences_of(|it| it.write(1, 7)), BY_LANE);
+    assert_eq!((plain(&it, 8), it.byte(PAGE)), (Ok(false), 7));
+    it.pool.setattr(it.ino, &mode(0o755)).unwrap();
+    assert!(!by_lane(&it, 8) && by_lane(&it, 9));
+    // Of one with such attributes as well the log knows.
+    for (name, written) in [(b"user.b", Ok(true)), (b"user.a", Ok(false))] {
+        let change = XattrChange { name, value: Some(b"b"), when: XattrWhen::Always };
+        it.pool.setxattr(it.ino, &change).unwrap();
+        it.write(1, 5);
+        it.write(1, 6);
+        let spent = it.lines_and_fences_of(|it| assert_eq!(plain(it, 7), written));
+        assert_ne!(spent, BY_LANE);
+        assert_eq!(it.byte(PAGE), if written == Ok(true) { 7 } else { 6 });
+    }
+}
+
+thread_local! {
+    /// How often this thread asks for the time until it stops then.
+    static STOPS_IN: Cell<u32> = const { Cell::new(0) };
+}
+
+impl HostHooks for Stops {
+    fn asks_time(&self) {
+        if counts_down(&STOPS_IN) {
+            self.stop();
+        }
+    }
+}
+
+#[test]
+fn who_only_reads_is_met_by_nobody() {
+    let stops = Stops::default();
+    let host = TestHost::with_cpus(1, 2).telling(Arc::new(stops.clone()));
+    let it = setting_on(host.with_meetings(Some(1)), Protection::None, None);
+    it.write(0, 2);
+    let free = it.pool.statfs().pages_free;
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            STOPS_IN.set(1);
+            it.byte(0)
+        });
+        assert!(comes(|| stops.is_there.load(SeqCst)), "never asked for the time");
+        let writer = scope.spawn(|| it.write(0, 3));
+        // It finds the file locked, most likely, and waits.
+        (0..2_000).for_each(|_| std::thread::yield_now());
+        stops.may_go.store(true, SeqCst);
+        assert_eq!(reader.join().unwrap(), 2);
+        writer.join().unwrap();
+    });
+    assert!(it.pool.statfs().pages_free + 16 > free, "a sector journal was made for one writer");
 }
 
 #[test]
