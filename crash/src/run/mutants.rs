@@ -267,7 +267,7 @@ const HINTS: &[(Rule, &str)] = &[
     (Rule::SectorsKnown, "two threads: sectors by a handle and a write, two lanes"),
     (
         Rule::BesideKnown,
-        "two threads: side by side: an overwrite and pages of another file, two lanes",
+        "two threads: side by side: an overwrite, and its page in another file, two lanes",
     ),
     (Rule::BesideLatest, "side by side: overwrites and snapshots, two lanes"),
     (Rule::SectorsAwaited, "two threads: sectors and snapshot, one lane"),

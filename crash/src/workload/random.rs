@@ -55,7 +55,7 @@ fn geometry(rng: &mut Rng) -> Geometry {
         dead_zone: twins.then_some(0),
         strip: strips.then(|| rng.pick(&[512, 512, 1024, 2048])),
         nonces: None,
-        side_by_side: false,
+        side_by_side: !twins && rng.once_in(6),
         held: false,
         lossy: false,
     }

@@ -81,7 +81,7 @@ pub(super) fn alone() -> Vec<Case> {
 }
 
 /// What there is before, what one thread does, what the other does.
-pub(super) const BESIDE: [(&str, &str, &str, &str); 10] = [
+pub(super) const BESIDE: [(&str, &str, &str, &str); 11] = [
     (
         "side by side: overwrites that overlap",
         FILE,
@@ -105,6 +105,13 @@ pub(super) const BESIDE: [(&str, &str, &str, &str); 10] = [
         FILE,
         "write /v 4096 512 8; write /v 4096 512 9; write /v 4096 512 2",
         "truncate /v 4096; create /w; append /w 12K 4",
+    ),
+    // (The page that was given back last is the next one that is taken.)
+    (
+        "side by side: an overwrite, and its page in another file",
+        "create /v; write /v 0 8192 1; create /w; append /w 4096 7",
+        "write /v 4096 512 8; write /v 4096 512 9; write /v 4096 512 2",
+        "truncate /v 4096; append /w 4096 4",
     ),
     (
         "side by side: an overwrite and a snapshot",

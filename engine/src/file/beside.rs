@@ -12,12 +12,14 @@
 use lode_pmem::Medium;
 
 use super::sectors::{AT_ONCE, SECTOR_BYTES};
+use super::write::Plain;
 use crate::inode::{Beside, Exclusive, Node, State, Terms};
 use crate::layout::SectorLine;
-use crate::{Host, PAGE_BYTES, Pool, Result, Rule};
+use crate::{Host, Op, PAGE_BYTES, Pool, Result, Rule};
 
-/// How old a file's times may be that is written so: about a tick of the coarse clock, with which other file systems set them.
-const TICK_NS: i64 = 4_000_000;
+/// How old a file's times may be that is written so, by the coarse clock, with which other file systems set them: less than a tick of one that
+/// ticks every 4 ms, as usual, so that they are older by one of its ticks at most.
+const TICK_NS: i64 = 3_000_000;
 /// So many more writes that meet another are remembered than it takes to go side by side.
 const MEETINGS_MORE: u8 = 32;
 /// A write that meets none counts for so many less.
@@ -31,6 +33,15 @@ enum Went {
     Otherwise,
     /// Nothing is: somebody has changed the inode meanwhile.
     Changed,
+}
+
+/// What is wanted so that writers may go side by side, of who holds no lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wants {
+    /// Nothing: they do, or can't.
+    Nothing,
+    /// A sector journal.
+    SectorJournal,
 }
 
 /// Whether bytes are whole sectors of one page: what a line tells of, and a reader finds whole.
@@ -80,15 +91,15 @@ impl Told {
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Overwrites bytes of a file that several write to, if it may on these terms; says whether it did: else nothing is written. One load where
-    /// nobody ever did.
+    /// Overwrites bytes of a file that several write to, if that is one of those; says whether it did, which is counted: else nothing is written. One
+    /// load where nobody ever did.
     #[inline]
     pub(super) fn write_beside(
         &self,
         node: &Node<H>,
         offset: Option<u64>,
         data: &[u8],
-        may: impl Fn(Terms) -> bool,
+        only: Option<&Plain<'_>>,
     ) -> Result<bool> {
         let (Some(beside), Some(offset)) = (node.beside(), offset) else { return Ok(false) };
         if !fits(offset, data.len() as u64) {
@@ -97,7 +108,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         while let Some(version) = self.version_beside(node, beside) {
             let terms = beside.terms();
             // (Where these are of another version: who goes by the log asks again.)
-            if !may(terms) {
+            if only.is_some_and(|it| !it.is_known(terms)) {
                 break;
             }
             match self.write_in_own_lane(node, (beside, version, terms), offset, data)? {
@@ -166,6 +177,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (nonce, home_at) = (terms.nonce, page * PAGE_BYTES + offset % PAGE_BYTES);
         let line = SectorLine { ino, nonce, offset, home_at, len, sequence: 0 };
         store.write_sectors(&held, line, data)?;
+        // (The lane has asked already which processor this is.)
+        self.counts.add_here(held.cpu(), Op::Write);
         Ok(Went::Side)
     }
 
@@ -178,22 +191,22 @@ impl<M: Medium, H: Host> Pool<M, H> {
         Ok(beside.find(file_page))
     }
 
-    /// Takes in that a write went by the log: whether its bytes were `within` the size, and whether it `waited` for others who wanted the file. Says
-    /// whether a sector journal is wanted: no lock is held when it is made.
+    /// Takes in that a write went by the log: whether such a one `may` go otherwise, for all but its bytes, and whether it `waited` for others who
+    /// write to the file.
     #[inline]
     pub(super) fn note_meeting(
         &self,
         node: &Node<H>,
         state: &mut Exclusive<'_, H>,
-        (offset, len, within): (u64, u64, bool),
+        (offset, len, may): (u64, u64, bool),
         waited: bool,
-    ) -> Result<bool> {
+    ) -> Result<Wants> {
         let (wanted, file) = (self.store.host.meetings(), state.file()?);
         // (Nearly always: nothing to count down.)
         if !waited && wanted > 0 && file.meets_nobody() {
-            return Ok(false);
+            return Ok(Wants::Nothing);
         }
-        self.count_meeting(node, state, (offset, len, within), waited)
+        self.count_meeting(node, state, (offset, len, may), waited)
     }
 
     #[inline(never)]
@@ -201,17 +214,17 @@ impl<M: Medium, H: Host> Pool<M, H> {
         &self,
         node: &Node<H>,
         state: &mut Exclusive<'_, H>,
-        (offset, len, within): (u64, u64, bool),
+        (offset, len, may): (u64, u64, bool),
         waited: bool,
-    ) -> Result<bool> {
+    ) -> Result<Wants> {
         let (wanted, file) = (self.store.host.meetings(), state.file_mut()?);
         // (Who writes once in a tick or more rarely finds no lines, and has nobody beside who ended them.)
         let is_fresh = || node.beside().is_some_and(|it| self.is_fresh(it.terms()));
-        let lanes = file.went_beside().filter(|lanes| *lanes > 0 || is_fresh());
-        let told = Told::by(within && fits(offset, len), waited, lanes);
+        let lanes = file.take_lanes_seen().filter(|lanes| *lanes > 0 || is_fresh());
+        let told = Told::by(may && fits(offset, len), waited, lanes);
         file.meetings = told.meetings(file.meetings, wanted);
         if told == Told::Otherwise || file.meetings < wanted {
-            return Ok(false);
+            return Ok(Wants::Nothing);
         }
         self.begin_beside(node, state, offset / PAGE_BYTES)
     }
@@ -228,7 +241,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         self.is_young(terms) && terms.latest == self.store.latest()
     }
 
-    /// Has writers go side by side from now on, behind a write to this page; says whether a sector journal is wanted for that.
+    /// Has writers go side by side from now on, behind a write to this page, if they can.
     #[cold]
     #[inline(never)]
     fn begin_beside(
@@ -236,22 +249,29 @@ impl<M: Medium, H: Host> Pool<M, H> {
         node: &Node<H>,
         state: &mut Exclusive<'_, H>,
         file_page: u64,
-    ) -> Result<bool> {
+    ) -> Result<Wants> {
         let store = &self.store;
         if self.options.relaxed || store.bad.any() {
-            return Ok(false);
+            return Ok(Wants::Nothing);
         }
         if store.sectors.area().is_none() || !store.sectors.stripes.are_made() {
-            return Ok(!store.sectors.is_refused());
+            return Ok(match store.sectors.is_refused(store.space.free_pages()) {
+                true => Wants::Nothing,
+                false => Wants::SectorJournal,
+            });
         }
-        // Else a recovery would put what is journalled over what is written. (There may be no room to say so.)
+        // Else a recovery would put what is journalled over what is written. (There may be no room to say so, or the medium may not take it: what was
+        // to be written is.)
         if state.is_dead()
             || self.retire_now(node, state).is_err()
             || !state.file()?.may_take_sectors()
         {
-            return Ok(false);
+            state.file_mut()?.meetings = 0;
+            return Ok(Wants::Nothing);
         }
-        let Some(beside) = node.make_beside(state, &store.room) else { return Ok(false) };
+        let Some(beside) = node.make_beside(state, &store.room) else {
+            return Ok(Wants::Nothing);
+        };
         let terms = Terms {
             since_ns: store.host.coarse_now_ns(),
             latest: store.latest(),
@@ -260,7 +280,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
             plain_mode: (state.xattrs.len() == 0).then_some(state.mode),
         };
         state.go_beside(beside, terms, file_page..file_page + 1);
-        Ok(false)
+        Ok(Wants::Nothing)
     }
 
     /// Whether a read of a file that is written side by side has to have it alone: of more bytes than are looked at in one. (Where nothing may be
@@ -284,7 +304,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         into: &mut [u8],
         was_read: impl FnOnce(&State),
     ) -> Result<usize> {
-        let mut state = node.write(&self.store)?;
+        let Ok(mut state) = node.write(&self.store) else {
+            // (Where lines can't be ended nobody begins to write any more.)
+            return self.read_locked(&*node.read(&self.store)?, offset, into, was_read);
+        };
         let read = self.read_locked(&state, offset, into, was_read);
         if node.beside().is_some_and(|it| self.is_fresh(it.terms())) {
             state.stay_beside(node);

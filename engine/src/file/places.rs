@@ -376,7 +376,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let last = offset.saturating_add(len - 1).min(state.size.saturating_sub(1));
         let Some(table) = handle.places.table(state.size) else { return };
         let places = table.len() as u64;
-        let by_sectors = if file.by_sectors { BY_SECTORS } else { 0 };
+        let by_sectors = if file.is_read_by_sectors() { BY_SECTORS } else { 0 };
         for chunk in offset / CHUNK..=last / CHUNK {
             let turn = chunk >> places.trailing_zeros();
             let Some(place) = table.get((chunk & (places - 1)) as usize) else { return };

@@ -71,7 +71,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
         if file.exempt.is_some() {
             return self.read_exempt(state, offset, into);
         }
-        if file.by_sectors {
+        if file.is_read_by_sectors() {
             return self.read_sectors(state, file, offset, into);
         }
         self.read_home(state, file, offset, into)

@@ -2,6 +2,7 @@
 
 use lode_pmem::Medium;
 
+use super::beside::Wants;
 use super::change::Change;
 use super::claim::unclaimed;
 use super::fresh::Source;
@@ -9,6 +10,27 @@ use crate::index::hash;
 use crate::inode::{Node, State, Terms};
 use crate::space::Run;
 use crate::{Error, FILE_MAX, Host, Ino, Op, Pool, Result, mode};
+
+/// Which files alone are written to: who writes to others has something else to do first.
+pub(super) struct Plain<'p> {
+    /// Those of such modes,
+    is_plain: &'p dyn Fn(u32) -> bool,
+    /// and without an extended attribute of this name, as far as hashes tell.
+    name: &'p [u8],
+}
+
+impl Plain<'_> {
+    /// Whether a file is one.
+    fn is(&self, state: &State, secret: [u64; 2]) -> bool {
+        let has_it = || state.xattrs.candidates(hash(secret, self.name)).next().is_some();
+        (self.is_plain)(state.mode) && !(state.xattrs.len() > 0 && has_it())
+    }
+
+    /// Whether it is known to be one by who goes side by side with others.
+    pub(super) fn is_known(&self, terms: Terms) -> bool {
+        terms.plain_mode.is_some_and(self.is_plain)
+    }
+}
 
 impl<M: Medium, H: Host> Pool<M, H> {
     /// Writes all of `data` at `offset`, atomically and durably (relaxed mode: durably).
@@ -28,18 +50,11 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<bool> {
         self.store.before_operation()?;
         let node = &*self.node(ino)?;
-        let may = |terms: Terms| terms.plain_mode.is_some_and(&is_plain);
-        if self.write_beside(node, Some(offset), data, may)? {
-            self.count(Op::Write);
+        let plain = Plain { is_plain: &is_plain, name };
+        if self.write_beside(node, Some(offset), data, Some(&plain))? {
             return Ok(true);
         }
-        let has_it = |state: &State| {
-            let wanted = hash(self.store.secret, name);
-            state.xattrs.candidates(wanted).next().is_some()
-        };
-        let may =
-            |state: &State| is_plain(state.mode) && !(state.xattrs.len() > 0 && has_it(state));
-        let written = self.write_node_if(node, Some(offset), data, may);
+        let written = self.write_if(node, Some(offset), data, Some(&plain));
         if !matches!(written, Ok(None)) {
             self.count(Op::Write);
         }
@@ -58,59 +73,61 @@ impl<M: Medium, H: Host> Pool<M, H> {
         offset: Option<u64>,
         data: &[u8],
     ) -> Result<u64> {
-        self.count(Op::Write);
         self.store.before_operation()?;
-        if self.write_beside(node, offset, data, |_| true)? {
+        if self.write_beside(node, offset, data, None)? {
             return Ok(offset.unwrap_or_default());
         }
-        let written = self.write_node_if(node, offset, data, |_| true)?;
+        self.count(Op::Write);
+        let written = self.write_if(node, offset, data, None)?;
         written.ok_or(Error::Invalid)
     }
 
-    /// The same, if it may be, which is asked with the inode locked.
+    /// The same by the log, if the file is one of those, which is asked with the inode locked.
     #[inline]
-    fn write_node_if(
+    fn write_if(
         &self,
         node: &Node<H>,
         offset: Option<u64>,
         data: &[u8],
-        may: impl FnOnce(&State) -> bool,
+        only: Option<&Plain<'_>>,
     ) -> Result<Option<u64>> {
         let wanted = node.is_wanted();
         // (Who only looks at it goes on beside who writes to it, and is met by nobody.)
         let met = wanted && node.is_written();
         let mut stored = self.store_unlocked(node, offset, data, wanted)?;
-        let written = self.write_stored(node, (offset, met), data, may, &mut stored);
+        let written = self.write_stored(node, (offset, met), data, only, &mut stored);
         if let Some(run) = stored {
             self.store.give(run);
         }
-        let Some((offset, wants_journal)) = written? else { return Ok(None) };
-        if wants_journal {
-            // (Without one it goes on as before. What is wrong with the medium is met again.)
+        let Some((offset, wants)) = written? else { return Ok(None) };
+        if wants == Wants::SectorJournal {
+            // (Without one it goes on as before: nobody asked for it.)
             let _ = self.store.make_sectors();
         }
         Ok(Some(offset))
     }
 
-    /// The same, with its bytes in pages already, or not, and the inode written to by others just then, or not. Also says whether a sector journal
-    /// is wanted.
+    /// The same, with its bytes in pages already, or not, and the inode written to by others just then, or not. Also says what is
+    /// wanted once it isn't locked.
     #[inline]
     fn write_stored(
         &self,
         node: &Node<H>,
         (offset, met): (Option<u64>, bool),
         data: &[u8],
-        may: impl FnOnce(&State) -> bool,
+        only: Option<&Plain<'_>>,
         stored: &mut Option<Run>,
-    ) -> Result<Option<(u64, bool)>> {
+    ) -> Result<Option<(u64, Wants)>> {
         let mut state = node.write_soon(&self.store, self.store.host.spins())?;
-        if !may(&state) {
+        if only.is_some_and(|it| !it.is(&state, self.store.secret)) {
             return Ok(None);
         }
         let (offset, size) = (offset.unwrap_or(state.size), state.size);
         self.write_locked(node, &mut state, offset, data, stored)?;
-        let within = offset.saturating_add(data.len() as u64) <= size;
-        let bytes = (offset, data.len() as u64, within);
+        let is_within = offset.saturating_add(data.len() as u64) <= size;
+        // (Of what attributes it has those know nothing who go side by side.)
+        let may = is_within && (only.is_none() || state.xattrs.len() == 0);
+        let bytes = (offset, data.len() as u64, may);
         Ok(Some((offset, self.note_meeting(node, &mut state, bytes, met)?)))
     }
 

@@ -183,7 +183,7 @@ impl<H: Host> Node<H> {
             let most = if room.limit().is_some() { room.slack() } else { u64::MAX };
             let size = Size::of(state.size, most);
             let beside = Beside::new(size)?;
-            state.file_mut().ok()?.beside = size;
+            state.file_mut().ok()?.beside_size = size;
             state.put_in(room);
             // (Who makes it has the inode alone.)
             let _ = self.beside.set(Box::new(beside));
@@ -209,7 +209,7 @@ impl<H: Host> Exclusive<'_, H> {
         beside.bytes.store(terms.bytes, Release);
         beside.mode.store(terms.plain_mode.unwrap_or(NOT_PLAIN), Release);
         if let Ok(file) = self.file_mut() {
-            file.by_sectors = true;
+            file.side_by_side = true;
             // (Whoever has the right next looks for them.)
             *file.sector_lines.get_mut() = true;
         }

@@ -8,7 +8,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::state::{Body, File, State};
+use super::file::File;
+use super::state::{Body, State};
 use crate::PageClass;
 use crate::index::{Extent, Extents};
 use crate::log::Log;

@@ -9,7 +9,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::exempt::Pages;
-use super::state::{File, State};
+use super::file::File;
+use super::state::State;
 use crate::Result;
 use crate::gauges::list_bytes;
 use crate::space::{Ended, Run};

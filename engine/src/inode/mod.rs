@@ -8,6 +8,7 @@ mod cache;
 mod collect;
 mod dentries;
 mod exempt;
+mod file;
 mod grown;
 mod journal;
 mod load;
@@ -32,6 +33,7 @@ pub(crate) use cache::Cache;
 pub(crate) use collect::{bring_inline, has_first_page, move_log, tidy};
 pub(crate) use dentries::{Dentries, Name, Target as NameTarget, target_of};
 pub(crate) use exempt::{Pages, put as put_pages, range as pages_range};
+pub(crate) use file::File;
 pub(crate) use grown::Grown;
 pub(crate) use journal::{Journal, JournalPiece};
 pub(crate) use load::{
@@ -44,7 +46,7 @@ pub(crate) use node::{Exclusive, Node};
 pub(crate) use past::{Past, PastName};
 pub(crate) use rewrite::head_of_word;
 pub(crate) use seen::{Seen, look_at_seen};
-pub(crate) use state::{Body, Directory, File, State, Target};
+pub(crate) use state::{Body, Directory, State, Target};
 pub(crate) use xattrs::{
     find_xattr, load_xattr_name, load_xattr_value, run_word, valid_xattr_name, xattr_text_max,
 };

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use lode_pmem::Medium;
 
+use super::file::File;
 use super::journal::JournalPiece;
 use super::mix::Mix;
 use super::past::Past;
-use super::state::{Body as Kind, Carrier, Directory, File, State, Target};
+use super::state::{Body as Kind, Carrier, Directory, State, Target};
 use crate::index::{Entry, Extent, Xattr, hash};
 use crate::layout::{Body, Header, LogSeed, Txid, slot_at, text_lines};
 use crate::log::{Found, Log, LogPage, Tail};

@@ -11,8 +11,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use lode_pmem::Medium;
 
 use super::behind::{Behind, FILE_PAGES};
+use super::file::File;
 use super::names::load_name;
-use super::state::{Body as Kind, File, State};
+use super::state::{Body as Kind, State};
 use super::swap::swap;
 use super::xattrs::load_xattr;
 use crate::index::Extent;

@@ -2,8 +2,9 @@
 
 use lode_pmem::Medium;
 
+use super::file::File;
 use super::journal::JournalPiece;
-use super::state::{File, State};
+use super::state::State;
 use crate::layout::{SectorLine, Txid};
 use crate::store::Store;
 use crate::{Host, Ino, PAGE_BYTES, Result, Rule};
@@ -25,8 +26,10 @@ impl File {
         }
         if !store.host.leaves_out(Rule::SectorsEnded) {
             let ended = store.end_sector_lines(ino)?;
-            self.went_beside = (ended + 1).min(usize::from(u8::MAX)) as u8;
+            // (Who reads much ends lines, too, and tells nobody.)
+            self.lanes_seen = self.lanes_seen.max((ended + 1).min(usize::from(u8::MAX)) as u8);
         }
+        self.side_by_side = false;
         // (Not before: where some could not be ended, nor all lanes be waited for, who has the right next does so.)
         *self.sector_lines.get_mut() = false;
         Ok(())
@@ -35,13 +38,13 @@ impl File {
     /// Whether nobody has met another over it, as far as is remembered.
     #[inline]
     pub(crate) fn meets_nobody(&self) -> bool {
-        self.meetings == 0 && self.went_beside == 0
+        self.meetings == 0 && self.lanes_seen == 0
     }
 
-    /// How many lanes told of it when the right to change it was last given, if any might; asked once.
+    /// How many lanes told of it when the right to change it was given, if any might, since this was last asked: the most.
     #[inline]
-    pub(crate) fn went_beside(&mut self) -> Option<u8> {
-        core::mem::take(&mut self.went_beside).checked_sub(1)
+    pub(crate) fn take_lanes_seen(&mut self) -> Option<u8> {
+        core::mem::take(&mut self.lanes_seen).checked_sub(1)
     }
 }
 

@@ -3,15 +3,11 @@
 //! Replaying a log and running an operation use the same functions, so that what is
 //! in memory after an operation is what a later replay will find.
 
-use alloc::boxed::Box;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use super::beside::Size;
-use super::exempt::Exempt;
-use super::journal::Journal;
-use super::maps::Maps;
-use crate::index::{Entries, Entry, Extent, Extents, Xattr, Xattrs};
+use super::file::File;
+use crate::index::{Entries, Entry, Extent, Xattr, Xattrs};
 use crate::layout::Body as Record;
 use crate::log::Log;
 use crate::space::{Ended, Run};
@@ -28,38 +24,6 @@ pub(crate) enum Body {
     Symlink(Target),
     /// A device, FIFO or socket.
     Special,
-}
-
-/// The data of a file.
-#[derive(Default)]
-pub(crate) struct File {
-    pub(crate) extents: Extents,
-    pub(crate) journal: Journal,
-    /// All mapped bytes behind the size are known to be zero.
-    pub(crate) zero_behind: bool,
-    /// Pages of a large class have been mapped, and may still be.
-    pub(crate) has_large: bool,
-    /// What is kept while programs have pages of it mapped.
-    pub(crate) maps: Option<Box<Maps>>,
-    /// Pages whose checksums mean nothing now.
-    pub(crate) exempt: Option<Box<Exempt>>,
-    /// It is written by sectors: who reads heeds who writes.
-    pub(crate) by_sectors: bool,
-    /// Lines of the sector journal may tell of it.
-    pub(crate) sector_lines: AtomicBool,
-    /// How many lanes of the sector journal told of it when somebody got the right to change it, if any might; one more than that.
-    pub(super) went_beside: u8,
-    /// How often writers of it have met, about.
-    pub(crate) meetings: u8,
-    /// How many places are noted for those who go side by side.
-    pub(super) beside: Size,
-}
-
-impl File {
-    /// Without any pages.
-    pub(crate) fn empty() -> Self {
-        Self { zero_behind: true, ..Self::default() }
-    }
 }
 
 /// The entries of a directory.
@@ -233,7 +197,7 @@ impl State {
         match &self.body {
             Body::File(file) => {
                 memory.extents += file.extents.memory_bytes();
-                memory.inodes += file.journal.memory_bytes() + file.beside.memory_bytes();
+                memory.inodes += file.journal.memory_bytes() + file.beside_size.memory_bytes();
                 memory.inodes += file.maps.as_ref().map_or(0, |maps| maps.memory_bytes());
                 memory.extents += file.exempt.as_ref().map_or(0, |it| it.pages.memory_bytes());
             }

@@ -16,7 +16,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use lock_api::{Mutex, MutexGuard};
 use lode_pmem::{Counters, Line, MediaError, Medium, Tally};
@@ -120,8 +120,8 @@ pub(crate) struct Sectors<H: Host> {
     area: AtomicU64,
     /// The tag of its nonce: lines of earlier ones mean nothing.
     tag: AtomicU32,
-    /// There was no room for it: nobody tries again.
-    refused: AtomicBool,
+    /// Where there was no room for it: pages that have to be free before anybody tries again.
+    refused: AtomicU64,
     heads: Vec<Head<H>>,
     /// What was seen of each lane's `told`: of what is older no line tells. Here, as hardly anybody changes it: a lane's own line in the
     /// cache is one that its processor stores to.
@@ -165,7 +165,7 @@ impl<H: Host> Sectors<H> {
         seen.resize_with(used * each, || AtomicU64::new(0));
         let tag = AtomicU32::new(area.map_or(0, |(_, nonce)| tag_of(nonce)));
         let area = AtomicU64::new(area.map_or(0, |(area, _)| area.packed()));
-        let refused = AtomicBool::new(false);
+        let refused = AtomicU64::new(0);
         let each = each as u32;
         let (passes_over, left) = (false, Vec::new());
         Ok(Box::new(Self {
@@ -188,9 +188,9 @@ impl<H: Host> Sectors<H> {
         SectorArea::unpacked(self.area.load(Acquire))
     }
 
-    /// Whether there can be none.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.refused.load(Relaxed)
+    /// Whether there can be none, while so many pages are free.
+    pub(crate) fn is_refused(&self, free: u64) -> bool {
+        free < self.refused.load(Relaxed)
     }
 
     /// Bytes of memory that it takes.
@@ -295,13 +295,14 @@ impl<M: Medium, H: Host> Store<M, H> {
         if self.sectors.area().is_some() {
             return Ok(self.sectors.stripes.make());
         }
-        if self.sectors.is_refused() {
+        let free = self.space.free_pages();
+        if self.sectors.is_refused(free) {
             return Ok(false);
         }
         let made = self.make_area();
         if !matches!(made, Ok(true)) {
             // (Each write of some files would try again, and take room for it.)
-            self.sectors.refused.store(true, Relaxed);
+            self.sectors.refused.store(free.saturating_mul(2).max(1), Relaxed);
         }
         made
     }
@@ -320,9 +321,11 @@ impl<M: Medium, H: Host> Store<M, H> {
             self.give(area.run());
             return Ok(true);
         }
-        self.change_superblock(&mut superblock, |superblock| {
+        let changed = self.change_superblock(&mut superblock, |superblock| {
             superblock.set_sectors(Some((area, nonce)))
-        })?;
+        });
+        // (One of its copies may say so: the area is nobody else's.)
+        changed.inspect_err(|_| self.set_writable(false))?;
         self.sectors.tag.store(tag_of(nonce), Relaxed);
         self.sectors.area.store(area.packed(), Release);
         Ok(true)
@@ -472,7 +475,7 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// Waits until nobody writes to an inode by sectors, and ends all its lines. The caller alone has the right to look at it or to
-    /// change it, so that nobody begins. Says how many those were.
+    /// change it, and has given it another version, so that nobody begins. Says how many those were.
     ///
     /// # Errors
     /// Those of the medium: then some may count still.

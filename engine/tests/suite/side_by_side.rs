@@ -19,7 +19,7 @@ const NEW: NewInode = NewInode { mode: mode::FILE | 0o644, uid: 1, gid: 1, rdev:
 const PAGE: usize = 4096;
 /// As many as a handle knows the places of in one.
 const PAGES: usize = 512;
-const TICK_NS: i64 = 4_000_000;
+const TICK_NS: i64 = 3_000_000;
 const BEGIN_NS: i64 = 1_000 * TICK_NS;
 
 struct Setting {
@@ -181,6 +181,58 @@ fn who_only_reads_is_met_by_nobody() {
         writer.join().unwrap();
     });
     assert!(it.pool.statfs().pages_free + 16 > free, "a sector journal was made for one writer");
+}
+
+/// Who asks for the time does so with the file locked, and others run meanwhile.
+struct Slow;
+
+impl HostHooks for Slow {
+    fn asks_time(&self) {
+        (0..100).for_each(|_| std::thread::yield_now());
+    }
+}
+
+#[test]
+fn who_meets_another_goes_side_by_side_and_who_meets_nobody_any_more_does_not() {
+    let host = TestHost::with_cpus(1, 2).telling(Arc::new(Slow));
+    let it = setting_on(host.with_meetings(Some(8)), Protection::None, None);
+    let by_lane = |it: &Setting| it.lines_and_fences_of(|it| it.write(0, 3)) == BY_LANE;
+    (0..20).for_each(|_| assert!(!by_lane(&it)));
+    let has_met = (0..50).any(|_| {
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let it = &it;
+                scope.spawn(move || (0..40).for_each(|_| it.write(thread, 2)));
+            }
+        });
+        by_lane(&it)
+    });
+    assert!(has_met, "two threads go by the log");
+    let alone = (1..100).find(|tick| {
+        it.host.set_now(BEGIN_NS + tick * TICK_NS);
+        it.write(0, 3);
+        !by_lane(&it)
+    });
+    assert!(alone.is_some(), "one thread alone goes by the sector journal for ever");
+}
+
+#[test]
+fn where_there_was_no_room_for_a_journal_it_is_made_when_there_is() {
+    let it = setting(Protection::None, Some(0), None);
+    let by_lane = |it: &Setting| {
+        (0..3).for_each(|page| it.write(page, 3));
+        it.lines_and_fences_of(|it| it.write(0, 4)) == BY_LANE
+    };
+    let other = it.pool.create(it.pool.root(), b"b", &NEW).unwrap().ino;
+    while it.pool.append(other, &[9; 16 * PAGE]).is_ok() {}
+    while it.pool.append(other, &[9; PAGE]).is_ok() {}
+    let size = it.pool.getattr(other).unwrap().size - 12 * PAGE as u64;
+    let shorter = SetAttr { size: Some(size), ..SetAttr::default() };
+    it.pool.setattr(other, &shorter).unwrap();
+    assert!(!by_lane(&it));
+    assert!(!by_lane(&it));
+    it.pool.unlink(it.pool.root(), b"b").unwrap();
+    assert!(by_lane(&it));
 }
 
 #[test]
