@@ -540,7 +540,8 @@ int64_t lode_write(struct lode_file *file,
                    size_t size);
 
 // The same at `at`, and the position stays, as pwrite(2). (At the end of a file that was opened with
-// O_APPEND: so does Linux.) It makes no system call.
+// O_APPEND: so does Linux.) It makes no system call. The times of a file that several threads overwrite again and
+// again may be some milliseconds older than its last write.
 int64_t lode_pwrite(struct lode_file *file,
                     const void *data,
                     size_t size,

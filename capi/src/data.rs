@@ -75,7 +75,8 @@ pub unsafe extern "C" fn lode_write(file: *mut lode_file, data: *const c_void, s
 }
 
 /// The same at `at`, and the position stays, as pwrite(2). (At the end of a file that was opened with
-/// O_APPEND: so does Linux.) It makes no system call.
+/// O_APPEND: so does Linux.) It makes no system call. The times of a file that several threads overwrite again and
+/// again may be some milliseconds older than its last write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lode_pwrite(
     file: *mut lode_file,

@@ -33,7 +33,8 @@ impl Plain<'_> {
 }
 
 impl<M: Medium, H: Host> Pool<M, H> {
-    /// Writes all of `data` at `offset`, atomically and durably (relaxed mode: durably).
+    /// Writes all of `data` at `offset`, atomically and durably (relaxed mode: durably). The times of a file that several threads overwrite again
+    /// and again may be some milliseconds older than its last write.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
         self.write_node(&*self.node(ino)?, Some(offset), data).map(|_| ())
     }
