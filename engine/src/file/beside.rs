@@ -149,7 +149,7 @@ impl<M: Medium, H: Host> Pool<M, H> {
     ) -> Result<Went> {
         let (store, len, file_page) = (&self.store, data.len() as u64, offset / PAGE_BYTES);
         let is_within = offset.checked_add(len).is_some_and(|end| end <= terms.bytes);
-        if !is_within || !self.is_young(terms) {
+        if !is_within {
             return Ok(Went::Otherwise);
         }
         let page = match beside.find(file_page) {
@@ -169,7 +169,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(Went::Changed);
         }
         let is_seen = store.latest() != terms.latest && !store.host.leaves_out(Rule::BesideLatest);
-        if is_seen || store.bad.any() || len > held.slot_bytes() {
+        // (Only now: one that has waited for a lane may be late.)
+        if is_seen || store.bad.any() || len > held.slot_bytes() || !self.is_young(terms) {
             return Ok(Went::Otherwise);
         }
         // (Who ends the session waits for lanes.)
@@ -204,6 +205,10 @@ impl<M: Medium, H: Host> Pool<M, H> {
         let (wanted, file) = (self.store.host.meetings(), state.file()?);
         // (Nearly always: nothing to count down.)
         if !waited && wanted > 0 && file.meets_nobody() {
+            return Ok(Wants::Nothing);
+        }
+        // (Writers of volumes know their places, and meet nobody.)
+        if file.by_sectors {
             return Ok(Wants::Nothing);
         }
         self.count_meeting(node, state, (offset, len, may), waited)
@@ -255,10 +260,12 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(Wants::Nothing);
         }
         if store.sectors.area().is_none() || !store.sectors.stripes.are_made() {
-            return Ok(match store.sectors.is_refused(store.space.free_pages()) {
-                true => Wants::Nothing,
-                false => Wants::SectorJournal,
-            });
+            if store.sectors.is_refused(store.space.free_pages()) {
+                // (To be asked again when they have met as often.)
+                state.file_mut()?.meetings = 0;
+                return Ok(Wants::Nothing);
+            }
+            return Ok(Wants::SectorJournal);
         }
         // Else a recovery would put what is journalled over what is written. (There may be no room to say so, or the medium may not take it: what was
         // to be written is.)
@@ -273,7 +280,8 @@ impl<M: Medium, H: Host> Pool<M, H> {
             return Ok(Wants::Nothing);
         };
         let terms = Terms {
-            since_ns: store.host.coarse_now_ns(),
+            // (Much may have been done since the record got its time.)
+            since_ns: store.host.coarse_now_ns().min(state.mtime_ns),
             latest: store.latest(),
             nonce: state.log.nonce,
             bytes: state.size,

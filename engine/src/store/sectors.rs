@@ -47,6 +47,8 @@ struct Said {
     sequence: u64,
     /// It is not ended: a recovery would heed it.
     counts: bool,
+    /// What it tells of has come home, durably.
+    is_home: bool,
 }
 
 /// A lane.
@@ -453,6 +455,9 @@ impl<M: Medium, H: Host> Store<M, H> {
     }
 
     /// Ends the line of a lane, if it is one that counts and `is_meant`, or may be such a one: a recovery heeds it no more. Says whether it was.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] where a fence has failed behind which what it tells of would be home: the line alone makes that whole. Those of the medium.
     fn end_line(
         &self,
         area: &SectorArea,
@@ -465,6 +470,9 @@ impl<M: Medium, H: Host> Store<M, H> {
         // (Where a fence has failed the line may be the one before.)
         let may_be_other = head.told.load(Relaxed) == UNKNOWN;
         let counts = said.counts && (may_be_other || is_meant(&said));
+        if counts && !may_be_other && !said.is_home {
+            return Err(Error::ReadOnly);
+        }
         if counts {
             self.door.window(LINE, counters).store_line(area.line_at(lane), &Line::ZERO);
             self.lasting(self.door.fence(counters))?;
@@ -546,16 +554,16 @@ impl<M: Medium, H: Host> Store<M, H> {
         locked.go_home(Owner::new(number, line.sequence));
         let mut said = head.said.lock();
         head.last.store(line.sequence, Relaxed);
-        *said = Said { ino: line.ino, sequence: line.sequence, counts: true };
+        *said = Said { ino: line.ino, sequence: line.sequence, counts: true, is_home: false };
         self.door.window(LINE, counters).store_line(at, &sealed);
         let fenced = self.lasting(self.door.fence_more(counters));
         // (Not before the fence: until then the line may be what it was.)
         head.told.store(if fenced.is_ok() { line.sequence } else { UNKNOWN }, Release);
         fenced?;
         self.door.window(line.len, counters).copy_nt(line.home_at, bytes);
-        let fenced = self.lasting(self.door.fence(counters));
-        drop(said);
-        fenced
+        self.lasting(self.door.fence(counters))?;
+        said.is_home = true;
+        Ok(())
     }
 
     /// A fence that fails promises nothing: no more changes behind one.

@@ -162,7 +162,8 @@ impl<H: Host> Stripes<H> {
         self.sum(ino, from, to) == Some(before)
     }
 
-    /// The sum of the versions of bytes `from .. to` of an inode, as long as nobody is storing there. (They only rise, and begin anew after two thousand million writes: if the sum stays, all do.)
+    /// The sum of the versions of bytes `from .. to` of an inode, as long as nobody is storing there. (They only rise, and begin anew after two
+    /// thousand million writes: if the sum stays, all do.)
     #[inline]
     fn sum(&self, ino: Ino, from: u64, to: u64) -> Option<u64> {
         let all = self.all.get()?;

@@ -206,6 +206,30 @@ fn who_writes_what_a_line_told_of_before_a_failing_fence_ends_it() {
     });
 }
 
+/// What a write has stored of a page whose last fence failed may be a part of it, and its line alone makes that whole.
+#[test]
+fn a_line_whose_bytes_did_not_come_home_is_not_ended() {
+    let memory = Memory::new(16 << 20);
+    let (pool, file, stops) = pool_in(memory.clone());
+    let at = 9 * PAGE;
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            STOPS_IN.set(1);
+            pool.write_sectors_held(&file, at, &[2; 512])
+        });
+        assert!(comes(|| stops.is_there.load(SeqCst)), "never came to its fence");
+        memory.fail_fences_after(u64::from(OF_HOME) - 1);
+        assert!(pool.write_sectors_held(&file, at, &[3; PAGE as usize]).is_err());
+        memory.fail_fences_after(u64::MAX);
+        let lines = pool.stats().door.lines;
+        stops.may_go.store(true, SeqCst);
+        assert_eq!(first.join().unwrap(), Err(Error::ReadOnly), "of the same page");
+        let size = SetAttr { size: Some(PAGE), ..SetAttr::default() };
+        assert_eq!(pool.setattr(file.ino(), &size).map(|_| ()), Err(Error::ReadOnly));
+        assert_eq!(pool.stats().door.lines, lines, "a line was ended");
+    });
+}
+
 #[test]
 fn what_is_not_all_inside_is_not_written_where_that_is_asked_for() {
     let (pool, file, _) = pool();

@@ -222,6 +222,15 @@ fn who_meets_another_goes_side_by_side_and_who_meets_nobody_any_more_does_not() 
 }
 
 #[test]
+fn a_file_that_is_written_as_a_volume_is_stays_one() {
+    let it = setting(Protection::None, Some(0), None);
+    it.pool.write_sectors_held(&it.file, 0, &[2; PAGE]).unwrap();
+    for _ in 0..5 {
+        assert_ne!(it.lines_and_fences_of(|it| it.write(3, 2)), BY_LANE);
+    }
+}
+
+#[test]
 fn where_there_was_no_room_for_a_journal_it_is_made_when_there_is() {
     let it = setting(Protection::None, Some(0), None);
     let by_lane = |it: &Setting| {
